@@ -1,0 +1,218 @@
+//! The client: one deployment, and what its locks share.
+
+use std::{
+    fmt,
+    panic::{RefUnwindSafe, UnwindSafe},
+    sync::Arc,
+    time::Duration,
+};
+
+use redis::{ConnectionLike, IntoConnectionInfo};
+
+use crate::error::{self, Error, ErrorKind, Result};
+use crate::keeping::Keeper;
+use crate::nodes::Single;
+use crate::options::between;
+use crate::server::{Address, Given, Link, Pool};
+use crate::waiting::Locals;
+
+/// A Redis deployment that locks live on, and what all locks made from it share: connections, a local
+/// queue for each key, one thread that renews.
+///
+/// Make one a process and deployment, and clone it freely: clones are the same client. Two locks for
+/// one key share a local queue only if they were made from clones of one client; they exclude each
+/// other in any case, through Redis. A client may be dropped before its locks and guards.
+///
+/// After a `fork` a child process makes its own: what it inherited is inert there.
+///
+/// ```no_run
+/// use std::sync::LazyLock;
+/// use distlock::LockClient;
+///
+/// static REDIS: LazyLock<LockClient> =
+///     LazyLock::new(|| LockClient::open("redis://127.0.0.1/").expect("a valid address"));
+/// ```
+#[derive(Clone)]
+pub struct LockClient {
+    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) locals: Arc<Locals>,
+}
+
+impl LockClient {
+    /// A client with connections of its own, opened when they are used. No I/O: a program can start
+    /// before Redis does; [`ping`](LockClient::ping) asks now.
+    ///
+    /// Takes an address, `redis://[user[:password]@]host[:port][/database]`, or the redis crate's
+    /// [`ConnectionInfo`](redis::ConnectionInfo). Uses the defaults of [`ClientOptions`].
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidOption`](ErrorKind::InvalidOption) if the address is none.
+    pub fn open(params: impl IntoConnectionInfo) -> Result<LockClient> {
+        ClientOptions::new().open(params)
+    }
+
+    /// A client on a pool that the application has. Prefer [`open`](LockClient::open): a given pool
+    /// has its manager's limits, not ours.
+    ///
+    /// - **Time limits** are the manager's: a connection without a read timeout, or r2d2's PING at
+    ///   check-out, blocks as long as a silent server does, and with it `try_lock_for`, `unlock`, Drop.
+    /// - **No reserve**: when the application uses up the pool, renewals and releases wait for a
+    ///   connection, and a lock may be lost or stay until its ttl is over.
+    /// - **Batches**: renewals go one by one, unless the connections are `redis::Connection`s.
+    /// - A connection that is out of step cannot be discarded; each answer is checked to be its own.
+    ///
+    /// Works with every pool whose connections speak Redis: of `redis::Client`, of a cluster client, of
+    /// a manager of your own. No I/O.
+    pub fn from_pool<M>(pool: r2d2::Pool<M>) -> LockClient
+    where
+        M: r2d2::ManageConnection,
+        M::Connection: ConnectionLike,
+    {
+        let defaults = ClientOptions::new();
+        LockClient::new("pool", Arc::new(Given::new(pool)), defaults.io_timeout)
+    }
+
+    /// Asks Redis now whether locks will work: the address, the credentials, the rights to every
+    /// command that is needed, the version. For programs that want to fail at start; nothing else
+    /// needs it. It leaves nothing in Redis. Blocks for at most one
+    /// [`io_timeout`](ClientOptions::io_timeout).
+    ///
+    /// # Errors
+    ///
+    /// [`Unreachable`](ErrorKind::Unreachable), [`Exhausted`](ErrorKind::Exhausted),
+    /// [`Unavailable`](ErrorKind::Unavailable), [`Denied`](ErrorKind::Denied),
+    /// [`InvalidOption`](ErrorKind::InvalidOption) (a database that is not there, a server older than
+    /// 6.2), [`Protocol`](ErrorKind::Protocol).
+    pub fn ping(&self) -> Result<()> {
+        let name = &self.keeper.name;
+        if self.keeper.is_inherited() {
+            return Err(Error::invalid(format!(
+                "redis {name:?} was opened before a fork: the child process must open its own"
+            )));
+        }
+        self.keeper.nodes.ping(self.keeper.io_timeout).map_err(|failure| error::of_deployment(name, failure))
+    }
+
+    fn new(name: &str, link: Arc<dyn Link>, io_timeout: Duration) -> LockClient {
+        let keeper = Keeper::new(name, Arc::new(Single::new(link)), io_timeout);
+        LockClient { keeper: Arc::new(keeper), locals: Arc::default() }
+    }
+}
+
+// What is behind `dyn` would take the marker away. Nothing is left half changed by a panic: user code
+// never runs inside, and mutexes are not poisoned.
+impl UnwindSafe for LockClient {}
+impl RefUnwindSafe for LockClient {}
+
+impl fmt::Debug for LockClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockClient").field("name", &self.keeper.name).finish_non_exhaustive()
+    }
+}
+
+/// Options of a [`LockClient`].
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use distlock::ClientOptions;
+///
+/// # fn main() -> distlock::Result<()> {
+/// let client = ClientOptions::new().name("orders").io_timeout(Duration::from_millis(300)).open("redis://10.0.0.7/")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    name: Option<String>,
+    io_timeout: Duration,
+    max_connections: u32,
+}
+
+const MOST_CONNECTIONS: u32 = 1000;
+
+impl ClientOptions {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> ClientOptions {
+        ClientOptions { name: None, io_timeout: Duration::from_secs(1), max_connections: 8 }
+    }
+
+    /// What the deployment is called in errors, logs and thread names. Defaults to the address without
+    /// the credentials.
+    #[must_use]
+    pub fn name(mut self, name: impl AsRef<str>) -> ClientOptions {
+        self.name = Some(name.as_ref().to_owned());
+        self
+    }
+
+    /// How long one exchange with Redis may take, all of it: a free connection, connecting, logging in,
+    /// the answer. It also bounds the release in Drop. A lock's own calls never take more than half its
+    /// ttl. Defaults to 1 s; from 1 ms to 1 minute.
+    #[must_use]
+    pub fn io_timeout(mut self, d: Duration) -> ClientOptions {
+        self.io_timeout = d;
+        self
+    }
+
+    /// How many pooled connections there may be; renewal has one more of its own. Waiting threads hold
+    /// none. Defaults to 8; from 1 to 1000. None is opened before it is used, and those that are not
+    /// used for a minute are closed.
+    #[must_use]
+    pub fn max_connections(mut self, n: u32) -> ClientOptions {
+        self.max_connections = n;
+        self
+    }
+
+    /// A client with connections of its own; see [`LockClient::open`].
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidOption`](ErrorKind::InvalidOption) if an option is out of its limits or the address is
+    /// none.
+    pub fn open(self, params: impl IntoConnectionInfo) -> Result<LockClient> {
+        self.check()?;
+        let info = params.into_connection_info().map_err(|e| {
+            let text = "not an address of a Redis server (redis://[user[:password]@]host[:port][/database])";
+            Error::caused(ErrorKind::InvalidOption, text.to_owned(), e)
+        })?;
+        if !info.addr().is_supported() {
+            let text = format!("{}: TLS needs the feature tls-rustls or tls-native-tls", info.addr());
+            return Err(Error::invalid(text));
+        }
+        let name = self.name.unwrap_or_else(|| info.addr().to_string());
+        let address = Address::new(info, &format!("distlock:{name}"));
+        Ok(LockClient::new(&name, Pool::new(address, self.max_connections), self.io_timeout))
+    }
+
+    /// A client on a pool that the application has; see [`LockClient::from_pool`]. Its size is its own:
+    /// [`max_connections`](ClientOptions::max_connections) is not used.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidOption`](ErrorKind::InvalidOption) if an option is out of its limits.
+    pub fn open_pool<M>(self, pool: r2d2::Pool<M>) -> Result<LockClient>
+    where
+        M: r2d2::ManageConnection,
+        M::Connection: ConnectionLike,
+    {
+        self.check()?;
+        let name = self.name.as_deref().unwrap_or("pool");
+        Ok(LockClient::new(name, Arc::new(Given::new(pool)), self.io_timeout))
+    }
+
+    fn check(&self) -> Result<()> {
+        between("io_timeout", self.io_timeout, Duration::from_millis(1), Duration::from_secs(60))?;
+        if !(1..=MOST_CONNECTIONS).contains(&self.max_connections) {
+            let n = self.max_connections;
+            return Err(Error::invalid(format!("max_connections of {n}: 1 to {MOST_CONNECTIONS} are possible")));
+        }
+        Ok(())
+    }
+}
+
+impl Default for ClientOptions {
+    fn default() -> ClientOptions {
+        ClientOptions::new()
+    }
+}

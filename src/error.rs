@@ -1,0 +1,307 @@
+//! The error: what to do about it, whatever said it.
+
+use std::{error::Error as StdError, fmt, sync::Arc};
+
+use crate::keeping::Loss;
+use crate::server::{Class, Failure};
+use crate::waiting::acquire::Refusal;
+
+/// A result whose error is an [`Error`], if no other is named.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call did not do what it was asked for.
+///
+/// [`kind`](Error::kind) says what to do about it; the text says what we did to which key of which
+/// deployment; [`source`](StdError::source) has the cause, which the text never repeats and whose type
+/// is no promise. [`Debug`](fmt::Debug) reads like the text and the chain of causes, for
+/// `main() -> Result<()>`.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    text: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// What to do about an [`Error`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Somebody else has the lock: wait, or refuse.
+    Taken,
+    /// The lock was lost: the section was not covered to its end. Look at what was done under it.
+    Lost,
+    /// The wait was [interrupted](crate::Interrupt): leave.
+    Interrupted,
+    /// Redis does not answer, or cannot be connected to: try later.
+    Unreachable,
+    /// No pooled connection became free, though Redis answers: the pool is too small. Try later.
+    Exhausted,
+    /// Redis answers that it cannot now (loading, read-only, out of memory …): try later.
+    Unavailable,
+    /// Redis refuses the credentials, or the user lacks a right: fix the set-up.
+    Denied,
+    /// The key holds something that is no lock: fix the key.
+    WrongType,
+    /// An option, an address or a key that cannot work: fix it. The text names the value and the limit.
+    InvalidOption,
+    /// An answer that Redis does not give: something else listens there, a proxy, or a bug.
+    Protocol,
+}
+
+impl Error {
+    /// What to do about it.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Does somebody else have the lock?
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        self.kind() == ErrorKind::Taken
+    }
+
+    /// Could the same call succeed later, with nothing changed here?
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Unreachable | ErrorKind::Exhausted | ErrorKind::Unavailable)
+    }
+
+    pub(crate) fn invalid(text: String) -> Error {
+        Error::new(ErrorKind::InvalidOption, text, None)
+    }
+
+    pub(crate) fn caused(kind: ErrorKind, text: String, cause: impl StdError + Send + Sync + 'static) -> Error {
+        Error::new(kind, text, Some(Box::new(cause)))
+    }
+
+    fn new(kind: ErrorKind, text: String, source: Option<Box<dyn StdError + Send + Sync>>) -> Error {
+        Error(Box::new(Inner { kind, text, source }))
+    }
+}
+
+/// The lock that an error is about.
+#[derive(Clone, Copy)]
+pub(crate) struct About<'a> {
+    pub(crate) key: &'a Arc<str>,
+    pub(crate) client: &'a Arc<str>,
+}
+
+impl About<'_> {
+    pub(crate) fn refused(self, refusal: Refusal) -> Error {
+        match refusal {
+            Refusal::Taken => Error::new(ErrorKind::Taken, format!("{self} is taken"), None),
+            Refusal::Interrupted => {
+                Error::new(ErrorKind::Interrupted, format!("the wait for {self} was interrupted"), None)
+            }
+            Refusal::Failed(failure) => self.failed("acquire", failure),
+            Refusal::Silent(after, failure) => {
+                let text = format!("cannot acquire {self}: no useful answer for {after:.1?}");
+                Error::new(kind_of(failure.class), text, cause_of(failure))
+            }
+        }
+    }
+
+    pub(crate) fn lost(self, loss: Loss) -> Error {
+        Error::new(ErrorKind::Lost, format!("{self} was lost: {}", loss.text()), None)
+    }
+
+    /// The hold of a token that was to be taken over is no more.
+    pub(crate) fn gone(self) -> Error {
+        Error::new(ErrorKind::Lost, format!("{self} is not held with this token any more"), None)
+    }
+
+    /// `doing` is a verb.
+    pub(crate) fn failed(self, doing: &str, failure: Failure) -> Error {
+        let hint = match failure.class {
+            Class::WrongType => ": its key holds something that is no lock",
+            Class::Exhausted => ": no pooled connection became free, see ClientOptions::max_connections",
+            _ => "",
+        };
+        Error::new(kind_of(failure.class), format!("cannot {doing} {self}{hint}"), cause_of(failure))
+    }
+
+    /// A copy of a client in a forked child.
+    pub(crate) fn inherited(self) -> Error {
+        Error::invalid(format!("{self} was made before a fork: the child process must open a client of its own"))
+    }
+}
+
+impl fmt::Display for About<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lock {:?} on {:?}", self.key, self.client)
+    }
+}
+
+/// An error about a deployment as a whole.
+pub(crate) fn of_deployment(client: &str, failure: Failure) -> Error {
+    Error::new(kind_of(failure.class), format!("redis {client:?} cannot be used for locks"), cause_of(failure))
+}
+
+fn kind_of(class: Class) -> ErrorKind {
+    match class {
+        Class::Unreachable => ErrorKind::Unreachable,
+        Class::Exhausted => ErrorKind::Exhausted,
+        Class::Role | Class::Unavailable | Class::NoScript => ErrorKind::Unavailable,
+        Class::Denied => ErrorKind::Denied,
+        Class::WrongType => ErrorKind::WrongType,
+        Class::Setup => ErrorKind::InvalidOption,
+        Class::Protocol | Class::Astray => ErrorKind::Protocol,
+    }
+}
+
+fn cause_of(failure: Failure) -> Option<Box<dyn StdError + Send + Sync>> {
+    match failure.cause {
+        Some(cause) => Some(Box::new(Cause(cause))),
+        None if failure.class == Class::Exhausted => None,
+        None => Some(failure.to_string().into()),
+    }
+}
+
+/// What the server or the system said, in its own words where it said any.
+struct Cause(redis::RedisError);
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.code(), self.0.detail()) {
+            (Some(code), Some(detail)) => write!(f, "{code} {detail}"),
+            (None, Some(detail)) if self.0.category() == "client error" => f.write_str(detail),
+            _ => self.0.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl StdError for Cause {}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.text)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self} ({:?})", self.0.kind)?;
+        let mut cause = self.source();
+        while let Some(e) = cause {
+            write!(f, ": {e}")?;
+            cause = e.source();
+        }
+        Ok(())
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}
+
+/// Turns "taken" into `None`, for those who want the `Option`; the name that rusqlite and diesel use.
+pub trait OptionalExt<T> {
+    /// `Err` of kind [`Taken`](ErrorKind::Taken) becomes `Ok(None)`; other errors stay.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use distlock::{DistLock, LockClient, OptionalExt};
+    /// # fn main() -> distlock::Result<()> {
+    /// # let lock = DistLock::new(&LockClient::open("redis://127.0.0.1/")?, "orders:42");
+    /// if let Some(guard) = lock.try_lock_for(Duration::from_secs(2)).optional()? {
+    ///     // mine
+    ///     guard.unlock()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Every error but `Taken`.
+    fn optional(self) -> Result<Option<T>>;
+}
+
+impl<T> OptionalExt<T> for Result<T> {
+    fn optional(self) -> Result<Option<T>> {
+        match self {
+            Ok(value) => Ok(Some(value)),
+            Err(e) if e.is_taken() => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn about() -> (Arc<str>, Arc<str>) {
+        ("orders:42".into(), "reports".into())
+    }
+
+    #[test]
+    fn an_error_is_eight_bytes_and_can_go_anywhere() {
+        fn anywhere<T: Send + Sync + 'static>() {}
+        anywhere::<Error>();
+        assert_eq!(size_of::<Error>(), size_of::<usize>());
+    }
+
+    #[test]
+    fn the_text_names_key_and_deployment_and_leaves_the_cause_to_source() {
+        let (key, client) = about();
+        let about = About { key: &key, client: &client };
+        assert_eq!(about.refused(Refusal::Taken).to_string(), r#"lock "orders:42" on "reports" is taken"#);
+        let failure = Failure::timeout(Duration::from_millis(250));
+        let error = about.refused(Refusal::Silent(Duration::from_secs(30), failure));
+        assert_eq!(error.to_string(), r#"cannot acquire lock "orders:42" on "reports": no useful answer for 30.0s"#);
+        assert_eq!(error.source().unwrap().to_string(), "no answer within 250ms");
+        let debug = format!("{error:?}");
+        assert!(debug.ends_with("(Unreachable): no answer within 250ms"), "{debug}");
+    }
+
+    #[test]
+    fn what_the_server_said_is_quoted_as_it_said_it() {
+        let (key, client) = about();
+        let redis = redis::make_extension_error("WRONGPASS".into(), Some("invalid username-password pair".into()));
+        let error = About { key: &key, client: &client }.failed("acquire", Failure::from_redis(redis, Duration::ZERO));
+        assert_eq!(error.kind(), ErrorKind::Denied);
+        assert_eq!(error.source().unwrap().to_string(), "WRONGPASS invalid username-password pair");
+    }
+
+    #[test]
+    fn transient_is_what_may_pass_by_itself() {
+        let (key, client) = about();
+        let about = About { key: &key, client: &client };
+        let table = [
+            (Class::Unreachable, true),
+            (Class::Exhausted, true),
+            (Class::Role, true),
+            (Class::Unavailable, true),
+            (Class::Denied, false),
+            (Class::WrongType, false),
+            (Class::Setup, false),
+            (Class::Protocol, false),
+            (Class::Astray, false),
+        ];
+        for (class, transient) in table {
+            assert_eq!(about.failed("acquire", Failure::new(class)).is_transient(), transient, "{class:?}");
+        }
+    }
+
+    #[test]
+    fn optional_turns_taken_alone_into_none() {
+        let (key, client) = about();
+        let about = About { key: &key, client: &client };
+        assert!(matches!(Err::<(), _>(about.refused(Refusal::Taken)).optional(), Ok(None)));
+        assert!(matches!(Ok(7).optional(), Ok(Some(7))));
+        assert!(Err::<(), _>(about.refused(Refusal::Interrupted)).optional().is_err());
+    }
+}

@@ -1,0 +1,99 @@
+//! What the watchdog does for somebody who is gone: a release that had no answer, a take-back of an
+//! attempt that may be executed late.
+
+use std::{sync::Arc, time::Duration};
+
+use log::{debug, warn};
+
+use super::held::Held;
+use crate::clock::Moment;
+use crate::nodes::{Key, Nodes, NotAfter, Order, Performed, Verdict};
+
+#[derive(Debug)]
+pub(crate) struct Errand {
+    key: Arc<Key>,
+    token: String,
+    task: Task,
+    /// How long a call of it may take.
+    pub(crate) io: Duration,
+    /// The longest that a lease which it is about can last from its start on.
+    longest: Duration,
+    /// Later than this it has no object any more.
+    until: Moment,
+    failures: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Task {
+    /// Release; and then take back, if there is something to take back.
+    Release(Option<NotAfter>),
+    Leave(NotAfter),
+}
+
+impl Errand {
+    /// Goes on with the release of a hold until its lease is over, wherever that may be known.
+    pub(crate) fn release(held: &Held) -> Errand {
+        let longest = held.terms.ttl.max(Moment::now().until(held.valid()));
+        Errand::new(&held.key, &held.token, Task::Release(held.ghost), longest, held.io)
+    }
+
+    /// Takes an acquisition back as soon as no attempt of it can be executed any more.
+    pub(crate) fn leave(key: &Arc<Key>, token: &str, not_after: NotAfter, ttl: Duration, io: Duration) -> Errand {
+        Errand::new(key, token, Task::Leave(not_after), ttl, io)
+    }
+
+    fn new(key: &Arc<Key>, token: &str, task: Task, longest: Duration, io: Duration) -> Errand {
+        Errand { key: Arc::clone(key), token: token.to_owned(), task, io, longest, until: Moment::PAST, failures: 0 }
+    }
+
+    /// When to do it first. From here on its time runs.
+    pub(crate) fn begin(&mut self, nodes: &dyn Nodes) -> Moment {
+        let first = Moment::now().after(match self.task {
+            Task::Release(_) => Duration::ZERO,
+            Task::Leave(not_after) => nodes.until(not_after),
+        });
+        self.until = first.after(self.longest).after(2 * self.io);
+        first
+    }
+
+    pub(crate) fn order(&self) -> Order<'_> {
+        let (key, token) = (&*self.key, &*self.token);
+        match self.task {
+            Task::Release(_) => Order::Release { key, token },
+            Task::Leave(not_after) => Order::Leave { key, token, fence: None, not_after },
+        }
+    }
+
+    /// When to go on after `performed`; `None` if it is done.
+    pub(crate) fn after(&mut self, performed: &Performed, nodes: &dyn Nodes) -> Option<Moment> {
+        match (&performed.verdict, self.task) {
+            (Err(_), _) => self.again(),
+            (Ok(Verdict::NotYet), Task::Leave(_)) => self.at(Moment::now().after(self.io)),
+            (Ok(_), Task::Release(Some(not_after))) => {
+                self.task = Task::Leave(not_after);
+                Some(self.begin(nodes))
+            }
+            (Ok(_), _) => {
+                debug!("lock {:?} was released or taken back in the background", self.key.text);
+                None
+            }
+        }
+    }
+
+    /// When to try again after no answer.
+    pub(crate) fn again(&mut self) -> Option<Moment> {
+        self.failures += 1;
+        let pause = (self.io / 16 * (1 << self.failures.min(4))).max(Duration::from_millis(2));
+        self.at(Moment::now().after(pause))
+    }
+
+    fn at(&self, next: Moment) -> Option<Moment> {
+        if next < self.until {
+            return Some(next);
+        }
+        if matches!(self.task, Task::Release(_)) {
+            warn!("lock {:?} could not be released while its lease lasted: it ended by its ttl", self.key.text);
+        }
+        None
+    }
+}

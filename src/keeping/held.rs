@@ -1,0 +1,236 @@
+//! A hold: the private core of every guard.
+//!
+//! It knows until when the lease is good by the local clock, and why it ended. The guard owns it and
+//! releases it exactly once; the watchdog renews it; both may look at any time. A lease that is over
+//! never comes back: an answer that arrives after its end does not revive it.
+
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{
+            AtomicU32, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+    time::Duration,
+};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::keeper::Keeper;
+use super::lease::{self, Terms};
+use crate::clock::Moment;
+use crate::nodes::{Key, NotAfter, Order};
+use crate::sync::LONGEST_SLEEP;
+
+/// Why a hold ended before it was released.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Loss {
+    /// The lease ran out.
+    Expired,
+    /// Somebody else has the key.
+    Taken,
+    /// The key is gone.
+    Deleted,
+    /// It was held for its `AtMost`.
+    HeldTooLong,
+}
+
+impl Loss {
+    /// For messages, after "was lost, ".
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Loss::Expired => "its lease ran out",
+            Loss::Taken => "somebody else has it",
+            Loss::Deleted => "its key is gone",
+            Loss::HeldTooLong => "it was held for as long as it may be",
+        }
+    }
+}
+
+/// Who wants to know at once that a hold is lost: the threads that wait behind it.
+pub(crate) trait Bystander: Send + Sync {
+    fn lost(&self);
+}
+
+pub(crate) struct Held {
+    pub(crate) key: Arc<Key>,
+    pub(crate) token: String,
+    pub(crate) fence: u64,
+    pub(crate) terms: Terms,
+    /// How long a call for it may take.
+    pub(crate) io: Duration,
+    /// Unique in the client: its place in the watchdog's agenda.
+    pub(crate) id: u64,
+    /// Where a copy of an attempt may still be executed: what is to be taken back after the release.
+    pub(crate) ghost: Option<NotAfter>,
+    /// When the first lease was asked for, and when the last one ends at the latest.
+    start: Moment,
+    end: Moment,
+    /// Until when the lease is good; the bits of a `Moment`. Written under `state` only.
+    valid: AtomicU64,
+    /// Guards every change of the lease, so that losing, renewing and closing have an order.
+    state: Mutex<State>,
+    /// With `state`: signalled when the hold is lost.
+    ended: Condvar,
+    /// When the watchdog looks at it next; written under the agenda's mutex once it is entered.
+    due: AtomicU64,
+    /// Renewals in a row without an answer.
+    failures: AtomicU32,
+    bystander: Weak<dyn Bystander>,
+}
+
+#[derive(Default)]
+struct State {
+    loss: Option<Loss>,
+    /// The guard is gone: neither renewed nor lost any more.
+    closed: bool,
+}
+
+/// What a hold begins with.
+pub(crate) struct Grant {
+    pub(crate) fence: u64,
+    pub(crate) sent: Moment,
+    pub(crate) ttl: Duration,
+    pub(crate) ghost: Option<NotAfter>,
+}
+
+impl Held {
+    pub(crate) fn new(
+        keeper: &Keeper,
+        key: &Arc<Key>,
+        token: String,
+        terms: Terms,
+        grant: &Grant,
+        bystander: Weak<dyn Bystander>,
+    ) -> Arc<Held> {
+        Arc::new(Held {
+            key: Arc::clone(key),
+            token,
+            fence: grant.fence,
+            terms,
+            io: keeper.io(terms.ttl),
+            id: keeper.watchdog.next_id(),
+            ghost: grant.ghost,
+            start: grant.sent,
+            end: terms.end(grant.sent),
+            valid: AtomicU64::new(lease::valid_until(grant.sent, grant.ttl).to_bits()),
+            state: Mutex::default(),
+            ended: Condvar::new(),
+            due: AtomicU64::new(0),
+            failures: AtomicU32::new(0),
+            bystander,
+        })
+    }
+
+    /// When it was acquired.
+    pub(crate) fn start(&self) -> Moment {
+        self.start
+    }
+
+    /// Until when the lease is good by the local clock; `PAST` if it is lost.
+    pub(crate) fn valid(&self) -> Moment {
+        Moment::from_bits(self.valid.load(Acquire))
+    }
+
+    pub(crate) fn is_valid(&self) -> bool {
+        Moment::now() < self.valid()
+    }
+
+    /// Why it is lost, if it is.
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        let state = self.state.lock();
+        state.loss.or_else(|| (!self.is_valid()).then(|| self.how_it_expired()))
+    }
+
+    fn how_it_expired(&self) -> Loss {
+        let reached = self.valid();
+        // The last lease of an `AtMost` ends its drift before the limit.
+        let longest = self.end != Moment::NEVER && reached.after(2 * lease::drift(self.terms.ttl)) >= self.end;
+        if longest { Loss::HeldTooLong } else { Loss::Expired }
+    }
+
+    /// Blocks until the hold is lost or `deadline`; is it lost?
+    pub(crate) fn wait_lost(&self, deadline: Moment) -> bool {
+        let mut state = self.state.lock();
+        loop {
+            let now = Moment::now();
+            if now >= self.valid() {
+                return true;
+            }
+            if now >= deadline {
+                return false;
+            }
+            // The watchdog signals a loss; that the lease ran out, the clock alone says.
+            let wake = now.until(deadline.min(self.valid())).min(LONGEST_SLEEP);
+            self.ended.wait_for(&mut state, wake);
+        }
+    }
+
+    /// Takes note of a renewal that was sent at `sent`; `false` if the lease was over before its answer.
+    pub(crate) fn renewed(&self, sent: Moment, ttl: Duration) -> bool {
+        let _state = self.state.lock();
+        self.failures.store(0, Relaxed);
+        if !self.is_valid() {
+            return false;
+        }
+        let valid = lease::valid_until(sent, ttl).max(self.valid());
+        self.valid.store(valid.to_bits(), Release);
+        true
+    }
+
+    /// The hold is lost; `false` if that was known, or nobody holds it any more.
+    pub(crate) fn lose(&self, loss: Option<Loss>) -> bool {
+        {
+            let mut state = self.state.lock();
+            if state.closed || state.loss.is_some() {
+                return false;
+            }
+            state.loss = Some(loss.unwrap_or_else(|| self.how_it_expired()));
+            self.valid.store(Moment::PAST.to_bits(), Release);
+            self.ended.notify_all();
+        }
+        // Outside of our own mutex: the bystander has one, too.
+        if let Some(bystander) = self.bystander.upgrade() {
+            bystander.lost();
+        }
+        true
+    }
+
+    /// The guard goes: from here on the hold is neither renewed nor lost. `false` if it went before.
+    pub(crate) fn close(&self) -> bool {
+        !std::mem::replace(&mut self.state.lock().closed, true)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
+    pub(crate) fn due(&self) -> Moment {
+        Moment::from_bits(self.due.load(Relaxed))
+    }
+
+    pub(crate) fn set_due(&self, due: Moment) {
+        self.due.store(due.to_bits(), Relaxed);
+    }
+
+    pub(crate) fn renewal(&self, ttl: Duration) -> Order<'_> {
+        Order::Renew { key: &self.key, token: &self.token, ttl: lease::server_millis(ttl), fence: self.fence }
+    }
+
+    /// The ttl of a renewal that is sent now; `None` if the lease reaches as far as it may.
+    pub(crate) fn next_ttl(&self, now: Moment) -> Option<Duration> {
+        self.terms.next_ttl(now, self.valid(), self.end)
+    }
+
+    /// How far the lease may still reach.
+    pub(crate) fn longest(&self, now: Moment) -> Duration {
+        now.until(self.end)
+    }
+
+    /// When to try a renewal again that had no answer.
+    pub(crate) fn retry_at(&self, now: Moment) -> Moment {
+        let failures = self.failures.fetch_add(1, Relaxed);
+        now.after(self.terms.retry_pause(failures)).min(self.valid())
+    }
+}

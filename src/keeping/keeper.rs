@@ -1,0 +1,52 @@
+//! What keeps the locks of one client: its nodes, its watchdog, its tokens. Shared by every lock and
+//! guard; when the last of them is gone, the watchdog finishes what it still has and ends.
+
+use std::{sync::Arc, time::Duration};
+
+use super::watchdog::Watchdog;
+use crate::nodes::Nodes;
+use crate::token::Mint;
+
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    /// What the deployment is called in errors, logs and thread names.
+    pub(crate) name: Arc<str>,
+    pub(crate) nodes: Arc<dyn Nodes>,
+    pub(crate) watchdog: Watchdog,
+    pub(crate) tokens: Mint,
+    pub(crate) io_timeout: Duration,
+    /// The process that made it. After a fork a child has a copy that must do nothing.
+    pid: u32,
+}
+
+impl Keeper {
+    pub(crate) fn new(name: &str, nodes: Arc<dyn Nodes>, io_timeout: Duration) -> Keeper {
+        Keeper {
+            name: name.into(),
+            watchdog: Watchdog::new(name, Arc::clone(&nodes)),
+            nodes,
+            tokens: Mint::new(),
+            io_timeout,
+            pid: std::process::id(),
+        }
+    }
+
+    /// Is this a copy that a forked child inherited?
+    pub(crate) fn is_inherited(&self) -> bool {
+        std::process::id() != self.pid
+    }
+
+    /// How long one call for a lock of this ttl may take: a stall costs a retry, not the lease.
+    pub(crate) fn io(&self, ttl: Duration) -> Duration {
+        self.io_timeout.min(ttl / 2)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // A forked child has the watchdog's memory and not its thread; its mutex may be held for ever.
+        if !self.is_inherited() {
+            self.watchdog.close();
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Giving a lock back: bounded, at most twice by its caller, then by the watchdog.
+
+use super::errand::Errand;
+use super::held::{Held, Loss};
+use super::keeper::Keeper;
+use crate::clock::Moment;
+use crate::nodes::{Order, Performed, Verdict};
+use crate::server::{Class, Failure};
+
+/// How a release ended, for its caller.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// The key was ours up to the release.
+    Covered,
+    /// Redis could not be asked; the lease is good by the clock, and the release goes on.
+    Later(Failure),
+    Lost(Loss),
+}
+
+impl Keeper {
+    /// Releases a hold that nobody uses any more, for one I/O timeout at most. Renewal ends first.
+    pub(crate) fn release(&self, held: &Held) -> Ended {
+        held.close();
+        self.watchdog.forget(held);
+        if self.nodes.is_down() {
+            // Known already: a hundred guards must not wait out a hundred timeouts.
+            return self.release_later(held, Failure::new(Class::Unreachable));
+        }
+        let Performed { verdict, ghost } = self.release_now(held);
+        match verdict {
+            Ok(verdict) => {
+                self.leave_after(held);
+                judge(held, verdict, ghost)
+            }
+            Err(failure) => self.release_later(held, failure),
+        }
+    }
+
+    /// Once, and once more where a connection broke or turned out to be a replica's.
+    fn release_now(&self, held: &Held) -> Performed {
+        let deadline = Moment::now().after(held.io);
+        let order = Order::Release { key: &held.key, token: &held.token };
+        let first = self.nodes.perform(&order, held.io);
+        let left = Moment::now().until(deadline);
+        match &first.verdict {
+            Err(failure) if failure.wants_fresh_connection() && !left.is_zero() => {
+                let again = self.nodes.perform(&order, left);
+                Performed { ghost: again.ghost || first.ghost, ..again }
+            }
+            _ => first,
+        }
+    }
+
+    fn release_later(&self, held: &Held, failure: Failure) -> Ended {
+        // Before the errand runs, which may end the lease.
+        let covered = held.is_valid();
+        self.watchdog.run(Errand::release(held));
+        if covered { Ended::Later(failure) } else { Ended::Lost(held.loss().unwrap_or(Loss::Expired)) }
+    }
+
+    /// An attempt of this hold's acquisition may still be executed: it is taken back when it cannot be.
+    pub(crate) fn leave_after(&self, held: &Held) {
+        if let Some(not_after) = held.ghost {
+            self.watchdog.run(Errand::leave(&held.key, &held.token, not_after, held.terms.ttl, held.io));
+        }
+    }
+}
+
+/// What the answer says of the section: was it covered to its end?
+fn judge(held: &Held, verdict: Verdict, maybe_before: bool) -> Ended {
+    match verdict {
+        Verdict::Ours => Ended::Covered,
+        // An earlier copy of this release was executed, and its answer lost.
+        _ if maybe_before && held.is_valid() => Ended::Covered,
+        Verdict::Gone => Ended::Lost(held.loss().filter(|&loss| loss != Loss::Taken).unwrap_or(Loss::Deleted)),
+        _ => Ended::Lost(Loss::Taken),
+    }
+}

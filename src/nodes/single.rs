@@ -1,0 +1,233 @@
+//! One server.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use redis::Value;
+
+use super::{Attempt, Attempted, Key, Nodes, NotAfter, Order, Outcome, Owner, Performed, Verdict};
+use crate::clock::Moment;
+use crate::server::script::{Left, Released, Renewed, Request, Try, Verb, without_number};
+use crate::server::{self, Class, Failure, Link, Reply, clock_of, server_clock};
+
+/// Older servers lack what the scripts rely on.
+const OLDEST: (u32, u32) = (6, 2);
+
+#[derive(Debug)]
+pub(crate) struct Single {
+    link: Arc<dyn Link>,
+    /// The number of the next call.
+    numbers: AtomicU64,
+}
+
+impl Single {
+    pub(crate) fn new(link: Arc<dyn Link>) -> Single {
+        Single { link, numbers: AtomicU64::new(1) }
+    }
+
+    fn request<'a>(&self, key: &'a Key, verb: Verb<'a>) -> Request<'a> {
+        Request { names: &key.names, n: self.numbers.fetch_add(1, Relaxed), verb }
+    }
+
+    /// Runs one script; an answer to another call is asked for once more.
+    fn ask(&self, key: &Key, verb: Verb<'_>, until: Moment) -> Reply {
+        let reply = server::ask(&*self.link, &self.request(key, verb), until);
+        if is_astray(&reply) { server::ask(&*self.link, &self.request(key, verb), until).after(reply) } else { reply }
+    }
+
+    /// The server's clock, asked for where no answer has told it yet.
+    fn not_after(&self, io: Duration, until: Moment) -> Result<u64, Failure> {
+        let clock = &self.link.health().clock;
+        if let Some(not_after) = clock.not_after(io) {
+            return Ok(not_after);
+        }
+        let reply = server::plain(&*self.link, &["TIME"], until)?;
+        clock.set(clock_of(&reply).ok_or_else(|| nonsense(&reply))?);
+        clock.not_after(io).ok_or_else(|| nonsense(&reply))
+    }
+
+    fn attempt(&self, attempt: &Attempt<'_>, not_after: u64, until: Moment) -> (Result<Step, Failure>, bool) {
+        let Attempt { key, token, ttl, hint, .. } = *attempt;
+        let sent = Moment::now();
+        let reply = self.ask(key, Verb::Try { token, ttl, hint, not_after }, until);
+        let step = read(reply.answer, Try::parse).map(|answer| {
+            let (step, clock) = match answer {
+                Try::Held { fence, clock } => (Step::End(Outcome::Granted { fence, sent }), clock),
+                Try::Taken { pttl, clock } => (Step::End(Outcome::Taken { remaining: millis(pttl) }), clock),
+                Try::Late { clock } => (Step::Late(clock), clock),
+            };
+            self.link.health().clock.set(clock);
+            step
+        });
+        (step, reply.ghost)
+    }
+
+    fn version(&self, told: &str, until: Moment) -> Result<(), Failure> {
+        let asked;
+        let version = if told == "?" {
+            let info = server::plain(&*self.link, &["INFO", "server"], until);
+            // Who may lock need not have the right to ask this.
+            asked = info.ok().and_then(|v| redis::from_redis_value::<String>(v).ok()).unwrap_or_default();
+            asked.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap_or_default()
+        } else {
+            told
+        };
+        let mut parts = version.split('.').map_while(|part| part.parse().ok());
+        match (parts.next(), parts.next()) {
+            (Some(major), Some(minor)) if (major, minor) < OLDEST => {
+                let text = format!("the server is Redis {version}; at least {}.{} is needed", OLDEST.0, OLDEST.1);
+                Err(Failure::with_text(Class::Setup, text))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+enum Step {
+    End(Outcome),
+    /// The server's clock, as of the refusal.
+    Late(u64),
+}
+
+impl Nodes for Single {
+    fn acquire(&self, attempt: &Attempt<'_>) -> Attempted {
+        let until = Moment::now().after(attempt.io);
+        let mut not_after = match self.not_after(attempt.io, until) {
+            Ok(not_after) => not_after,
+            Err(failure) => return Attempted { outcome: Err(failure), ghost: None },
+        };
+        let mut ghost = None;
+        for late_before in [false, true, true] {
+            let (step, lost) = self.attempt(attempt, not_after, until);
+            ghost = ghost.max(lost.then_some(NotAfter(not_after)));
+            match step {
+                Ok(Step::End(outcome)) => return Attempted { outcome: Ok(outcome), ghost },
+                Err(failure) => return Attempted { outcome: Err(failure), ghost },
+                // Once: our idea of its clock was old, and is new now. Twice: it does not help.
+                Ok(Step::Late(clock)) if late_before => not_after = server_clock::generous(clock, attempt.io),
+                Ok(Step::Late(_)) => match self.not_after(attempt.io, until) {
+                    Ok(fresh) => not_after = fresh,
+                    Err(failure) => return Attempted { outcome: Err(failure), ghost },
+                },
+            }
+        }
+        let text = "every attempt came late by the server's clock".to_owned();
+        Attempted { outcome: Err(Failure::with_text(Class::Unavailable, text)), ghost }
+    }
+
+    fn resume(&self, key: &Key, token: &str, ttl: u64, io: Duration) -> Result<Option<(u64, Moment)>, Failure> {
+        let sent = Moment::now();
+        let reply = self.ask(key, Verb::Resume { token, ttl }, sent.after(io));
+        Ok(match read(reply.answer, Try::parse)? {
+            Try::Held { fence, .. } => Some((fence, sent)),
+            Try::Taken { .. } | Try::Late { .. } => None,
+        })
+    }
+
+    fn perform(&self, order: &Order<'_>, io: Duration) -> Performed {
+        let (key, verb) = verb_of(order);
+        judge(order, self.ask(key, verb, Moment::now().after(io)))
+    }
+
+    fn perform_all(&self, orders: &[Order<'_>], io: Duration) -> Vec<Performed> {
+        let requests: Vec<_> = orders
+            .iter()
+            .map(|order| {
+                let (key, verb) = verb_of(order);
+                self.request(key, verb)
+            })
+            .collect();
+        let replies = server::ask_all(&*self.link, &requests, Moment::now().after(io));
+        orders.iter().zip(replies).map(|(order, reply)| judge(order, reply)).collect()
+    }
+
+    fn force(&self, key: &Key, io: Duration) -> Result<bool, Failure> {
+        let reply = self.ask(key, Verb::Force, Moment::now().after(io));
+        Ok(read(reply.answer, Released::parse)? == Released::Freed)
+    }
+
+    fn owner(&self, key: &Key, io: Duration) -> Result<Option<Owner>, Failure> {
+        let until = Moment::now().after(io);
+        let value = match server::plain(&*self.link, &["GET", &key.text], until)? {
+            Value::Nil => return Ok(None),
+            Value::BulkString(bytes) => bytes,
+            other => return Err(nonsense(&other)),
+        };
+        let pttl = match server::plain(&*self.link, &["PTTL", &key.text], until)? {
+            Value::Int(-2) => return Ok(None),
+            Value::Int(pttl) => pttl,
+            other => return Err(nonsense(&other)),
+        };
+        let token = String::from_utf8_lossy(&value).into_owned();
+        Ok(Some(Owner { token, remaining: millis(pttl) }))
+    }
+
+    fn ping(&self, io: Duration) -> Result<(), Failure> {
+        let until = Moment::now().after(io);
+        // A key of its own, so that the probe cannot meet a lock.
+        let key = Key::new(&format!("distlock:probe:{}", uuid::Uuid::new_v4().simple()));
+        let reply = self.ask(&key, Verb::Probe, until);
+        let version = read(reply.answer, |text| Some(text.to_owned()))?;
+        self.version(&version, until)
+    }
+
+    fn is_down(&self) -> bool {
+        self.link.health().is_down()
+    }
+
+    fn until(&self, not_after: NotAfter) -> Duration {
+        self.link.health().clock.until(not_after.0)
+    }
+}
+
+fn verb_of<'a>(order: &Order<'a>) -> (&'a Key, Verb<'a>) {
+    match *order {
+        Order::Renew { key, token, ttl, fence } => (key, Verb::Renew { token, ttl, fence }),
+        Order::Release { key, token } => (key, Verb::Release { token }),
+        Order::Leave { key, token, fence, not_after } => (key, Verb::Leave { token, fence, not_after: not_after.0 }),
+    }
+}
+
+fn judge(order: &Order<'_>, reply: Reply) -> Performed {
+    let verdict = match order {
+        Order::Renew { .. } => read(reply.answer, Renewed::parse).map(|renewed| match renewed {
+            Renewed::Yes => Verdict::Ours,
+            Renewed::Others => Verdict::Others,
+            Renewed::Gone => Verdict::Gone,
+        }),
+        Order::Release { .. } => read(reply.answer, Released::parse).map(|released| match released {
+            Released::Freed => Verdict::Ours,
+            Released::Others => Verdict::Others,
+            Released::Gone => Verdict::Gone,
+        }),
+        Order::Leave { .. } => read(reply.answer, Left::parse).map(|left| match left {
+            Left::Final => Verdict::Final,
+            Left::NotYet => Verdict::NotYet,
+        }),
+    };
+    Performed { verdict, ghost: reply.ghost }
+}
+
+/// An answer of a script, or a failure where it is none of that verb's.
+fn read<T>(answer: Result<Value, Failure>, parse: impl Fn(&str) -> Option<T>) -> Result<T, Failure> {
+    let value = answer?;
+    without_number(&value).and_then(parse).ok_or_else(|| nonsense(&value))
+}
+
+fn nonsense(value: &Value) -> Failure {
+    Failure::with_text(Class::Protocol, format!("an answer that no script of ours gives: {value:?}"))
+}
+
+fn is_astray(reply: &Reply) -> bool {
+    matches!(&reply.answer, Err(failure) if failure.class == Class::Astray)
+}
+
+/// A PTTL; −1 is a key that never expires.
+fn millis(pttl: i64) -> Option<Duration> {
+    u64::try_from(pttl).ok().map(Duration::from_millis)
+}

@@ -1,0 +1,200 @@
+//! Options of a lock: plain values, checked in one place, when a lock is made with them.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::error::{Error, Result};
+use crate::keeping::{Renew, Terms};
+use crate::waiting::acquire::Manner;
+use crate::waiting::{Backoff, Interrupt, Shape};
+
+/// How a lock is kept and waited for. A plain value: one for many keys, `const` where wanted.
+///
+/// Every option has a default; [`DistLock::new`](crate::DistLock::new) uses them all.
+/// They are checked by [`DistLock::with_options`](crate::DistLock::with_options).
+///
+/// ```
+/// use std::time::Duration;
+/// use distlock::{LockOptions, Renew};
+///
+/// const REPORT: LockOptions = LockOptions::new().ttl(Duration::from_secs(5)).renew(Renew::Never);
+/// ```
+#[derive(Clone, Debug)]
+pub struct LockOptions {
+    ttl: Duration,
+    renew: Renew,
+    unreachable_after: Duration,
+    backoff: Backoff,
+    label: Option<Arc<str>>,
+    interrupt: Option<Interrupt>,
+}
+
+/// Options that were found good.
+#[derive(Clone, Debug)]
+pub(crate) struct Checked {
+    pub(crate) shape: Shape,
+    pub(crate) manner: Manner,
+}
+
+const SHORTEST: Duration = Duration::from_millis(10);
+const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+const MINUTE: Duration = Duration::from_secs(60);
+const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
+const MOST_SPINS: u32 = 1000;
+const LONGEST_LABEL: usize = 64;
+
+impl LockOptions {
+    /// The defaults: a ttl of 30 s, renewed while held; a wait rides out 30 s of outage.
+    #[must_use]
+    pub const fn new() -> LockOptions {
+        LockOptions {
+            ttl: Duration::from_secs(30),
+            renew: Renew::WhileHeld,
+            unreachable_after: Duration::from_secs(30),
+            backoff: Backoff::new(),
+            label: None,
+            interrupt: None,
+        }
+    }
+
+    /// How long a crashed holder blocks others; renewal makes it independent of how long the work
+    /// takes. Defaults to 30 s; from 10 ms to a year.
+    #[must_use]
+    pub const fn ttl(mut self, d: Duration) -> LockOptions {
+        self.ttl = d;
+        self
+    }
+
+    /// Whether a held lock is renewed. Defaults to [`Renew::WhileHeld`], every third of the ttl.
+    #[must_use]
+    pub const fn renew(mut self, r: Renew) -> LockOptions {
+        self.renew = r;
+        self
+    }
+
+    /// How long [`lock`](crate::DistLock::lock) goes on while Redis gives no useful answer: "granted"
+    /// and "taken" are useful, an error answer is not. `Duration::ZERO` fails at the first error,
+    /// `Duration::MAX` never gives up. Defaults to 30 s, so that a restart or a failover is ridden out.
+    #[must_use]
+    pub const fn unreachable_after(mut self, d: Duration) -> LockOptions {
+        self.unreachable_after = d;
+        self
+    }
+
+    /// How attempts are paced. Defaults to [`Backoff::new`].
+    #[must_use]
+    pub const fn backoff(mut self, b: Backoff) -> LockOptions {
+        self.backoff = b;
+        self
+    }
+
+    /// Who I am, readable in the value of the key: 1 to 64 visible ASCII characters. Defaults to none.
+    #[must_use]
+    pub fn label(mut self, s: impl AsRef<str>) -> LockOptions {
+        self.label = Some(s.as_ref().into());
+        self
+    }
+
+    /// What ends waits from another thread. Defaults to nothing.
+    #[must_use]
+    pub fn interrupt(mut self, i: &Interrupt) -> LockOptions {
+        self.interrupt = Some(i.clone());
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<Checked> {
+        between("ttl", self.ttl, SHORTEST, YEAR)?;
+        if let Renew::AtMost(limit) = self.renew {
+            between("longest hold (Renew::AtMost)", limit, SHORTEST, YEAR)?;
+        }
+        let Backoff { spins, first_pause, cap } = self.backoff;
+        if spins > MOST_SPINS {
+            return Err(Error::invalid(format!("backoff: {spins} spins are more than {MOST_SPINS}")));
+        }
+        between("backoff: cap", cap, SHORTEST_PAUSE, MINUTE)?;
+        between("backoff: first pause", first_pause, SHORTEST_PAUSE, cap)?;
+        if let Some(label) = &self.label {
+            check_label(label)?;
+        }
+        let terms = Terms { ttl: self.ttl, renew: self.renew };
+        Ok(Checked {
+            shape: Shape { terms, label: self.label.clone() },
+            manner: Manner {
+                unreachable_after: self.unreachable_after,
+                backoff: self.backoff,
+                interrupt: self.interrupt.clone(),
+            },
+        })
+    }
+}
+
+impl Default for LockOptions {
+    fn default() -> LockOptions {
+        LockOptions::new()
+    }
+}
+
+/// An option's value must lie between two limits, both included.
+pub(crate) fn between(what: &str, value: Duration, least: Duration, most: Duration) -> Result<()> {
+    if value < least {
+        return Err(Error::invalid(format!("{what} of {value:?} is below {least:?}")));
+    }
+    if value > most {
+        return Err(Error::invalid(format!("{what} of {value:?} is above {most:?}")));
+    }
+    Ok(())
+}
+
+fn check_label(label: &str) -> Result<()> {
+    let length = label.chars().count();
+    if length == 0 || length > LONGEST_LABEL {
+        return Err(Error::invalid(format!("label of {length} characters: 1 to {LONGEST_LABEL} are possible")));
+    }
+    match label.chars().find(|c| !c.is_ascii_graphic()) {
+        Some(c) => Err(Error::invalid(format!("label {label:?} has {c:?}: visible ASCII characters are possible"))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn refusal(options: &LockOptions) -> String {
+        let error = options.check().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidOption);
+        error.to_string()
+    }
+
+    #[test]
+    fn a_bad_option_is_refused_with_its_value_and_the_limit() {
+        let new = LockOptions::new;
+        let table = [
+            (new().ttl(Duration::ZERO), "ttl of 0ns is below 10ms"),
+            (new().ttl(Duration::from_micros(9999)), "ttl of 9.999ms is below 10ms"),
+            (new().ttl(YEAR + Duration::from_nanos(1)), "is above 31536000s"),
+            (new().renew(Renew::AtMost(Duration::ZERO)), "AtMost) of 0ns is below 10ms"),
+            (new().renew(Renew::AtMost(Duration::MAX)), "is above 31536000s"),
+            (new().backoff(Backoff::new().spins(1001)), "1001 spins are more than 1000"),
+            (new().backoff(Backoff::new().first_pause(Duration::ZERO)), "first pause of 0ns is below 100µs"),
+            (new().backoff(Backoff::new().cap(Duration::from_millis(1))), "first pause of 2ms is above 1ms"),
+            (new().backoff(Backoff::new().cap(Duration::MAX)), "is above 60s"),
+            (new().label(""), "label of 0 characters"),
+            (new().label("x".repeat(65)), "label of 65 characters"),
+            (new().label("a b"), "has ' '"),
+            (new().label("é"), "has 'é'"),
+        ];
+        for (options, text) in table {
+            let refusal = refusal(&options);
+            assert!(refusal.contains(text), "{refusal:?} lacks {text:?}");
+        }
+    }
+
+    #[test]
+    fn the_limits_themselves_are_good() {
+        for ttl in [SHORTEST, YEAR] {
+            let options = LockOptions::new().ttl(ttl).renew(Renew::AtMost(ttl)).label("~".repeat(64));
+            assert!(options.check().is_ok(), "{ttl:?}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! From an address to a connection that is ready, under one deadline.
+//!
+//! The redis crate bounds each reply of its own handshake, not the whole, and removes its timeouts
+//! afterwards. So it only connects the socket; AUTH, SELECT, CLIENT SETNAME and TIME are written at
+//! once here and read under what is left of one deadline.
+
+use std::{net::ToSocketAddrs, time::Duration};
+
+use redis::{Connection, ConnectionAddr, ConnectionInfo, RedisConnectionInfo, Value};
+
+use super::failure::{Class, Failure};
+use super::script::pack;
+use crate::clock::Moment;
+
+/// Where a server is and who we are there.
+#[derive(Clone)]
+pub(crate) struct Address {
+    info: ConnectionInfo,
+    login: Login,
+}
+
+#[derive(Clone, Default)]
+struct Login {
+    username: Option<String>,
+    password: Option<String>,
+    db: i64,
+    client_name: String,
+}
+
+/// A connection that is ready, with the server's clock in µs as of now.
+pub(crate) struct Ready {
+    pub(crate) connection: Connection,
+    pub(crate) clock: u64,
+}
+
+impl Address {
+    pub(crate) fn new(info: ConnectionInfo, client_name: &str) -> Address {
+        let redis = info.redis_settings();
+        let login = Login {
+            username: redis.username().map(str::to_owned),
+            password: redis.password().map(str::to_owned),
+            db: redis.db(),
+            client_name: client_name.chars().map(|c| if c.is_ascii_graphic() { c } else { '-' }).collect(),
+        };
+        let tcp = info.tcp_settings().clone().set_nodelay(true);
+        let bare = RedisConnectionInfo::default().set_skip_set_lib_name();
+        Address { info: info.set_redis_settings(bare).set_tcp_settings(tcp), login }
+    }
+
+    /// Connects and logs in.
+    pub(crate) fn connect(&self, until: Moment) -> Result<Ready, Failure> {
+        let limit = Moment::now().until(until);
+        let mut connection = self.open(until).map_err(|e| Failure::from_redis(e, limit))?;
+        let (request, steps) = self.login.request();
+        set_timeout(&connection, left(until, limit)?, limit)?;
+        connection.send_packed_command(&request).map_err(|e| Failure::from_redis(e, limit))?;
+        let mut clock = None;
+        for step in steps {
+            set_timeout(&connection, left(until, limit)?, limit)?;
+            let reply = connection.recv_response().map_err(|e| Failure::from_redis(e, limit))?;
+            clock = step.check(reply)?.or(clock);
+        }
+        let clock = clock.ok_or_else(|| Failure::with_text(Class::Protocol, "TIME gave no time".into()))?;
+        Ok(Ready { connection, clock })
+    }
+
+    /// The socket. A host with several addresses shares the time among those that are left.
+    fn open(&self, until: Moment) -> redis::RedisResult<Connection> {
+        let ConnectionAddr::Tcp(host, port) = self.info.addr() else {
+            return connect_one(self.info.clone(), until, 1);
+        };
+        let found: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
+        let mut outcome = Err((redis::ErrorKind::InvalidClientConfig, "the host has no address").into());
+        for (i, addr) in found.iter().enumerate() {
+            let one = ConnectionAddr::Tcp(addr.ip().to_string(), addr.port());
+            outcome = connect_one(self.info.clone().set_addr(one), until, found.len() - i);
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
+    }
+}
+
+fn connect_one(info: ConnectionInfo, until: Moment, share: usize) -> redis::RedisResult<Connection> {
+    let time = Moment::now().until(until) / u32::try_from(share).unwrap_or(u32::MAX);
+    redis::Client::open(info)?.get_connection_with_timeout(time.max(Duration::from_millis(1)))
+}
+
+fn left(until: Moment, limit: Duration) -> Result<Duration, Failure> {
+    let left = Moment::now().until(until);
+    if left.is_zero() { Err(Failure::timeout(limit)) } else { Ok(left) }
+}
+
+/// Bounds each following read and write; never unbounded, never zero (which the socket would refuse).
+pub(crate) fn set_timeout(connection: &Connection, time: Duration, limit: Duration) -> Result<(), Failure> {
+    let time = Some(time.max(Duration::from_millis(1)));
+    connection
+        .set_read_timeout(time)
+        .and_then(|()| connection.set_write_timeout(time))
+        .map_err(|e| Failure::from_redis(e, limit))
+}
+
+/// What a reply of the handshake answers.
+#[derive(Clone, Copy)]
+enum Step {
+    Auth,
+    Select,
+    SetName,
+    Time,
+}
+
+impl Login {
+    fn request(&self) -> (Vec<u8>, Vec<Step>) {
+        let (mut out, mut steps) = (Vec::new(), Vec::new());
+        if let Some(password) = &self.password {
+            let words = ["AUTH"].into_iter().chain(self.username.as_deref()).chain([password.as_str()]);
+            out.extend(pack::command(&words.collect::<Vec<_>>()));
+            steps.push(Step::Auth);
+        }
+        if self.db != 0 {
+            out.extend(pack::command(&["SELECT", &self.db.to_string()]));
+            steps.push(Step::Select);
+        }
+        out.extend(pack::command(&["CLIENT", "SETNAME", &self.client_name]));
+        out.extend(pack::command(&["TIME"]));
+        steps.extend([Step::SetName, Step::Time]);
+        (out, steps)
+    }
+}
+
+impl Step {
+    /// The server's clock where this is TIME.
+    fn check(self, reply: Value) -> Result<Option<u64>, Failure> {
+        let failure = match reply {
+            Value::ServerError(e) => Failure::from_server(e),
+            reply => return Ok(if matches!(self, Step::Time) { clock_of(&reply) } else { None }),
+        };
+        match self {
+            // A name is for the operator's eyes; a server or a proxy may refuse it.
+            Step::SetName if !matches!(failure.class, Class::Unavailable) => Ok(None),
+            // Whatever else is said of credentials, they are not accepted.
+            Step::Auth if failure.class == Class::Protocol => Err(Failure { class: Class::Denied, ..failure }),
+            Step::Select if failure.class == Class::Protocol => Err(Failure { class: Class::Setup, ..failure }),
+            _ => Err(failure),
+        }
+    }
+}
+
+/// The answer of TIME in µs.
+pub(crate) fn clock_of(reply: &Value) -> Option<u64> {
+    let (seconds, micros): (u64, u64) = redis::from_redis_value_ref(reply).ok()?;
+    seconds.checked_mul(1_000_000)?.checked_add(micros)
+}
+
+impl std::fmt::Debug for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Without the credentials.
+        write!(f, "{}", self.info.addr())
+    }
+}

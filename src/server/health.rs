@@ -1,0 +1,58 @@
+//! What the calls of all threads have learned of one server.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+
+use super::failure::{Class, Failure};
+use super::server_clock::ServerClock;
+use crate::clock::Moment;
+
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    pub(crate) clock: ServerClock,
+    /// Raised when a server turns out to be a replica: connections of an older generation are dropped.
+    generation: AtomicU64,
+    /// When the server last answered.
+    answered: AtomicU64,
+    /// The last thing that I/O with this server did was to fail.
+    down: AtomicBool,
+    /// Guards the last failure of I/O, for callers that did not get as far as a connection.
+    last_failure: Mutex<Option<Failure>>,
+}
+
+impl Health {
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Relaxed)
+    }
+
+    pub(crate) fn is_down(&self) -> bool {
+        self.down.load(Relaxed)
+    }
+
+    /// Takes note of an answer or of its absence.
+    pub(crate) fn note<T>(&self, answer: &Result<T, Failure>) {
+        match answer {
+            Err(failure) if failure.class == Class::Unreachable => {
+                self.down.store(true, Relaxed);
+                *self.last_failure.lock() = Some(failure.clone());
+            }
+            Err(failure) if failure.class == Class::Role => {
+                self.generation.fetch_add(1, Relaxed);
+            }
+            Err(failure) if failure.class == Class::Exhausted => {}
+            _ => {
+                self.answered.store(Moment::now().to_bits(), Relaxed);
+                self.down.store(false, Relaxed);
+            }
+        }
+    }
+
+    /// Why no connection became free since `start`: a pool is too small only if the server did answer
+    /// meanwhile; a server that is silent fills every pool.
+    pub(crate) fn no_connection_since(&self, start: Moment) -> Failure {
+        let answered = Moment::from_bits(self.answered.load(Relaxed)) >= start;
+        let last = if answered { None } else { self.last_failure.lock().clone() };
+        last.filter(|_| self.is_down()).unwrap_or(Failure::new(Class::Exhausted))
+    }
+}

@@ -1,0 +1,44 @@
+//! The way to one server: a command goes out, its answer or a failure comes back, within a deadline.
+
+use std::fmt;
+
+use redis::Value;
+
+use super::failure::{Class, Failure};
+use super::health::Health;
+use super::script::Command;
+use crate::clock::Moment;
+
+/// What came of one command.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) answer: Result<Value, Failure>,
+    /// A copy of the command may be executed without its answer being this one: its answer was lost,
+    /// or has not come.
+    pub(crate) ghost: bool,
+}
+
+impl Reply {
+    pub(crate) fn is_no_script(&self) -> bool {
+        matches!(&self.answer, Err(failure) if failure.class == Class::NoScript)
+    }
+
+    /// This reply, to a command that was sent again after `earlier`.
+    pub(crate) fn after(mut self, earlier: Reply) -> Reply {
+        self.ghost |= earlier.ghost;
+        self
+    }
+}
+
+/// Connections to one server, of our own or given.
+pub(crate) trait Link: Send + Sync + fmt::Debug {
+    /// One command on a pooled connection, once more on a fresh one where a connection that had
+    /// waited turns out to be broken. On connections of our own it ends by `until`.
+    fn call(&self, command: &Command, until: Moment) -> Reply;
+
+    /// Many commands, on a connection that callers do not compete for where there is one. The answers
+    /// are in the order of the commands; one bad answer disturbs no other.
+    fn call_all(&self, commands: &[Command], until: Moment) -> Vec<Reply>;
+
+    fn health(&self) -> &Health;
+}

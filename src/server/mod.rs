@@ -1,0 +1,56 @@
+//! One Redis server: connections under deadlines, scripts, and what errors mean.
+//!
+//! A [`Link`] carries packed commands and knows nothing of locks; `script` knows keys, arguments and
+//! answers and does no I/O; [`ask`] puts the two together.
+
+mod failure;
+mod given;
+mod handshake;
+mod health;
+mod link;
+mod pool;
+pub(crate) mod script;
+pub(crate) mod server_clock;
+mod slot;
+
+use redis::Value;
+
+use crate::clock::Moment;
+use script::{How, Request};
+
+pub(crate) use failure::{Class, Failure};
+pub(crate) use given::Given;
+pub(crate) use handshake::{Address, clock_of};
+pub(crate) use link::{Link, Reply};
+pub(crate) use pool::Pool;
+
+/// Runs one script: by its digest, and by its source where the server does not know it.
+pub(crate) fn ask(link: &dyn Link, request: &Request<'_>, until: Moment) -> Reply {
+    let reply = link.call(&request.pack(How::Hash), until);
+    if !reply.is_no_script() {
+        return reply;
+    }
+    link.call(&request.pack(How::Source), until).after(reply)
+}
+
+/// Runs many scripts in one batch under one deadline; the answers are each request's own. Scripts that
+/// the server does not know go out once more, by their source.
+pub(crate) fn ask_all(link: &dyn Link, requests: &[Request<'_>], until: Moment) -> Vec<Reply> {
+    let commands: Vec<_> = requests.iter().map(|request| request.pack(How::Hash)).collect();
+    let mut replies = link.call_all(&commands, until);
+    let unknown: Vec<usize> = (0..replies.len()).filter(|&i| replies[i].is_no_script()).collect();
+    if unknown.is_empty() {
+        return replies;
+    }
+    let commands: Vec<_> = unknown.iter().map(|&i| requests[i].pack(How::Source)).collect();
+    for (i, reply) in unknown.into_iter().zip(link.call_all(&commands, until)) {
+        let before = std::mem::replace(&mut replies[i], reply);
+        replies[i].ghost |= before.ghost;
+    }
+    replies
+}
+
+/// Runs one plain command.
+pub(crate) fn plain(link: &dyn Link, parts: &[&str], until: Moment) -> Result<Value, Failure> {
+    link.call(&script::Command::plain(parts), until).answer
+}

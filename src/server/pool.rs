@@ -1,0 +1,200 @@
+//! Connections of our own: a bounded pool of slots, and one slot for the background.
+//!
+//! r2d2 is what it is good at here, a bounded pool: a check-out never waits for a connect, nothing is
+//! tested, nothing is opened before it is used. All pools of the process share one scheduler thread,
+//! which never blocks, since slots connect elsewhere.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    sync::{
+        Arc, LazyLock, Weak,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use r2d2::PooledConnection;
+use scheduled_thread_pool::ScheduledThreadPool;
+
+use super::failure::Failure;
+use super::handshake::Address;
+use super::health::Health;
+use super::link::{Link, Reply};
+use super::script::Command;
+use super::slot::{Exchanged, Slot};
+use crate::clock::Moment;
+
+/// Connections that nobody used for so long are closed.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// r2d2's reaper jobs never leave a shared scheduler, so its time limits stay off; and a dropped
+/// scheduler lives on for half a minute, so there is one for the life of the process.
+static SCHEDULER: LazyLock<Arc<ScheduledThreadPool>> = LazyLock::new(|| {
+    Arc::new(ScheduledThreadPool::builder().num_threads(1).thread_name_pattern("distlock-pool").build())
+});
+
+pub(crate) struct Pool {
+    address: Address,
+    slots: r2d2::Pool<Slots>,
+    /// Guards the background's connection: renewals, and whatever nobody waits for.
+    background: Mutex<Slot>,
+    health: Health,
+    /// The job that closes idle connections is scheduled.
+    sweeping: AtomicBool,
+    own: Weak<Pool>,
+}
+
+impl Pool {
+    pub(crate) fn new(address: Address, max_connections: u32) -> Arc<Pool> {
+        let slots = r2d2::Pool::builder()
+            .max_size(max_connections)
+            .min_idle(Some(0))
+            .test_on_check_out(false)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .thread_pool(Arc::clone(&SCHEDULER))
+            .build_unchecked(Slots);
+        Arc::new_cyclic(|own| Pool {
+            address,
+            slots,
+            background: Mutex::default(),
+            health: Health::default(),
+            sweeping: AtomicBool::new(false),
+            own: own.clone(),
+        })
+    }
+
+    fn check_out(&self, until: Moment) -> Result<PooledConnection<Slots>, Failure> {
+        if let Some(slot) = self.slots.try_get() {
+            return Ok(slot);
+        }
+        let start = Moment::now();
+        // At least a moment: a cold pool makes its slots on the scheduler's thread.
+        let time = start.until(until).max(Duration::from_millis(1));
+        self.slots.get_timeout(time).map_err(|_| self.health.no_connection_since(start))
+    }
+
+    fn exchange(&self, slot: &mut Slot, command: &Command, until: Moment) -> Exchanged {
+        let exchanged = slot.exchange(&self.address, &self.health, command, until);
+        self.health.note(&exchanged.answer);
+        if !exchanged.reused {
+            self.sweep_later();
+        }
+        exchanged
+    }
+
+    /// Sees to it that connections do not stay open for ever, while there are any.
+    fn sweep_later(&self) {
+        if self.sweeping.swap(true, Relaxed) {
+            return;
+        }
+        let own = self.own.clone();
+        SCHEDULER.execute_after(IDLE / 2, move || {
+            if let Some(pool) = own.upgrade() {
+                pool.sweeping.store(false, Relaxed);
+                if pool.close_idle(IDLE) {
+                    pool.sweep_later();
+                }
+            }
+        });
+    }
+
+    /// Closes connections that were not used for `idle`; is any open still?
+    fn close_idle(&self, idle: Duration) -> bool {
+        let since = Moment::from_bits(Moment::now().to_bits().saturating_sub(idle.as_nanos() as u64));
+        let mut waiting: Vec<_> =
+            (0..self.slots.state().idle_connections).map_while(|_| self.slots.try_get()).collect();
+        waiting.iter_mut().for_each(|slot| slot.close_unused(since));
+        let mut open =
+            self.slots.state().connections as usize > waiting.len() || waiting.iter().any(|slot| slot.is_connected());
+        // Given back in the order that keeps the one used last in front.
+        while waiting.pop().is_some() {}
+        if let Some(mut background) = self.background.try_lock() {
+            background.close_unused(since);
+            open |= background.is_connected();
+        }
+        open
+    }
+}
+
+impl Link for Pool {
+    fn call(&self, command: &Command, until: Moment) -> Reply {
+        let mut slot = match self.check_out(until) {
+            Ok(slot) => slot,
+            Err(failure) => return Reply { answer: Err(failure), ghost: false },
+        };
+        let first = self.exchange(&mut slot, command, until);
+        if !first.is_stale() {
+            return first.into_reply();
+        }
+        let again = self.exchange(&mut slot, command, until).into_reply();
+        again.after(first.into_reply())
+    }
+
+    fn call_all(&self, commands: &[Command], until: Moment) -> Vec<Reply> {
+        let mut slot = self.background.lock();
+        let (mut answers, reused) = slot.exchange_all(&self.address, &self.health, commands, until);
+        let stale = reused && matches!(answers.first(), Some(Err(failure)) if failure.is_disconnect());
+        if stale {
+            answers = slot.exchange_all(&self.address, &self.health, commands, until).0;
+        }
+        if !reused {
+            self.sweep_later();
+        }
+        answers
+            .into_iter()
+            .map(|answer| {
+                self.health.note(&answer);
+                let ghost = stale || matches!(&answer, Err(failure) if !failure.is_server_answer());
+                Reply { answer, ghost }
+            })
+            .collect()
+    }
+
+    fn health(&self) -> &Health {
+        &self.health
+    }
+}
+
+impl Exchanged {
+    /// A connection that had waited in the pool was closed meanwhile: try once more on a fresh one.
+    fn is_stale(&self) -> bool {
+        self.reused && matches!(&self.answer, Err(failure) if failure.is_disconnect())
+    }
+
+    fn into_reply(self) -> Reply {
+        let ghost = self.sent && matches!(&self.answer, Err(failure) if !failure.is_server_answer());
+        Reply { answer: self.answer, ghost }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("address", &self.address)
+            .field("slots", &self.slots.state())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes slots, which cannot fail.
+struct Slots;
+
+impl r2d2::ManageConnection for Slots {
+    type Connection = Slot;
+    type Error = Infallible;
+
+    fn connect(&self) -> Result<Slot, Infallible> {
+        Ok(Slot::default())
+    }
+
+    fn is_valid(&self, _: &mut Slot) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn has_broken(&self, _: &mut Slot) -> bool {
+        false
+    }
+}

@@ -1,0 +1,155 @@
+//! The scripts: what they are called with and what they answer. Nothing else knows.
+//!
+//! A [`Request`] is one verb for one key with one number; it is packed twice, as EVALSHA and, for a
+//! server that does not know the script, as EVAL (which makes it known). The answer is one string
+//! that ends with the request's number. One that ends otherwise belongs to another call: then the
+//! outcome is unknown, and the connection is out of step.
+
+mod answer;
+mod names;
+pub(crate) mod pack;
+
+use std::sync::LazyLock;
+
+pub(crate) use answer::{Left, Released, Renewed, Try};
+pub(crate) use names::{Names, RESERVED};
+pub(crate) use pack::Command;
+
+/// One `.lua` file and its digest.
+#[derive(Debug)]
+pub(crate) struct Script {
+    source: &'static str,
+    hash: String,
+}
+
+macro_rules! script {
+    ($name:ident, $file:literal) => {
+        pub(crate) static $name: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!($file)));
+    };
+}
+
+script!(TRY, "try.lua");
+script!(RELEASE, "release.lua");
+script!(LEAVE, "leave.lua");
+script!(RENEW, "renew.lua");
+script!(FORCE, "force.lua");
+script!(PROBE, "probe.lua");
+
+impl Script {
+    fn new(source: &'static str) -> Script {
+        let hash = redis::Script::new(source).get_hash().to_owned();
+        Script { source, hash }
+    }
+
+    fn pack(&self, how: How, names: &Names, n: u64, args: &[Arg<'_>]) -> Command {
+        let (verb, body) = match how {
+            How::Hash => ("EVALSHA", &self.hash[..]),
+            How::Source => ("EVAL", self.source),
+        };
+        let mut out = Vec::with_capacity(body.len() + names.packed().len() + 192);
+        // The verb, the body, the count of keys, four keys, n.
+        pack::array(&mut out, 8 + args.len());
+        pack::bulk(&mut out, verb.as_bytes());
+        pack::bulk(&mut out, body.as_bytes());
+        out.extend_from_slice(names.packed());
+        pack::number(&mut out, n);
+        args.iter().for_each(|arg| arg.pack(&mut out));
+        Command { bytes: out, n: Some(n) }
+    }
+}
+
+/// How a script is named in a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum How {
+    /// EVALSHA: known to the server as a rule.
+    Hash,
+    /// EVAL: after NOSCRIPT.
+    Source,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Arg<'a> {
+    Text(&'a str),
+    Number(u64),
+}
+
+impl Arg<'_> {
+    fn pack(self, out: &mut Vec<u8>) {
+        match self {
+            Arg::Text(text) => pack::bulk(out, text.as_bytes()),
+            Arg::Number(n) => pack::number(out, n),
+        }
+    }
+}
+
+/// What a script is asked to do. Times are whole milliseconds, `not_after` server microseconds (0: no
+/// limit).
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Verb<'a> {
+    /// Take the lock. `hint`: the answered fence is above it.
+    Try {
+        token: &'a str,
+        ttl: u64,
+        hint: u64,
+        not_after: u64,
+    },
+    /// Take over the hold of this token, with a new fence; nothing if it is gone.
+    Resume {
+        token: &'a str,
+        ttl: u64,
+    },
+    Release {
+        token: &'a str,
+    },
+    /// Take an acquisition back; with a fence, only that lease.
+    Leave {
+        token: &'a str,
+        fence: Option<u64>,
+        not_after: u64,
+    },
+    Renew {
+        token: &'a str,
+        ttl: u64,
+        fence: u64,
+    },
+    Force,
+    /// Try every command that the scripts use, on a key that does not outlive the script.
+    Probe,
+}
+
+/// One call of one script.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) names: &'a Names,
+    pub(crate) n: u64,
+    pub(crate) verb: Verb<'a>,
+}
+
+impl Request<'_> {
+    pub(crate) fn pack(&self, how: How) -> Command {
+        use Arg::{Number, Text};
+        let to = |script: &Script, args: &[Arg<'_>]| script.pack(how, self.names, self.n, args);
+        match self.verb {
+            Verb::Try { token, ttl, hint, not_after } => {
+                to(&TRY, &[Text(token), Number(ttl), Number(hint), Number(not_after)])
+            }
+            Verb::Resume { token, ttl } => to(&TRY, &[Text(token), Number(ttl), Text("-1"), Number(1)]),
+            Verb::Release { token } => to(&RELEASE, &[Text(token)]),
+            Verb::Leave { token, fence, not_after } => {
+                let mut digits = String::new();
+                if let Some(fence) = fence {
+                    crate::decimal::push(&mut digits, fence);
+                }
+                to(&LEAVE, &[Text(token), Text(&digits), Number(not_after)])
+            }
+            Verb::Renew { token, ttl, fence } => to(&RENEW, &[Text(token), Number(ttl), Number(fence), Number(0)]),
+            Verb::Force => to(&FORCE, &[]),
+            Verb::Probe => to(&PROBE, &[]),
+        }
+    }
+}
+
+/// What an answer says before its number. Only of an answer that the command owns.
+pub(crate) fn without_number(answer: &redis::Value) -> Option<&str> {
+    Some(pack::text_of(answer)?.rsplit_once(' ')?.0)
+}

@@ -1,0 +1,163 @@
+//! One place for a connection in the pool: connects when it is used, under its user's deadline.
+//!
+//! r2d2 connects on threads of its own, where one silent server delays every pool, and reports errors
+//! as text after its whole limit. So what it pools is a [`Slot`], which costs nothing to make. A
+//! connection is out of its slot while it is used and goes back only after a whole answer: whatever
+//! broke, timed out or is out of step is never used again.
+
+use std::time::Duration;
+
+use redis::{Connection, ConnectionLike, Value};
+
+use super::failure::{Class, Failure};
+use super::handshake::{self, Address};
+use super::health::Health;
+use super::script::Command;
+use crate::clock::Moment;
+
+#[derive(Default)]
+pub(crate) struct Slot(Option<Live>);
+
+struct Live {
+    connection: Connection,
+    /// The generation of the server's connections that it belongs to; older ones are retired.
+    generation: u64,
+    /// The socket timeouts as they are set, so that a cycle need not set them again.
+    timeout: Duration,
+    used: Moment,
+}
+
+/// What came of one exchange.
+pub(crate) struct Exchanged {
+    pub(crate) answer: Result<Value, Failure>,
+    /// The request left: the server may have executed it, or may yet.
+    pub(crate) sent: bool,
+    /// It went over a connection that had waited in the slot.
+    pub(crate) reused: bool,
+}
+
+impl Slot {
+    /// Sends one command and reads its answer.
+    pub(crate) fn exchange(&mut self, to: &Address, health: &Health, command: &Command, until: Moment) -> Exchanged {
+        let limit = Moment::now().until(until);
+        let (mut live, reused) = match self.take(to, health, until) {
+            Ok(taken) => taken,
+            Err(failure) => return Exchanged { answer: Err(failure), sent: false, reused: false },
+        };
+        if let Err(failure) = live.bound(until, limit) {
+            return Exchanged { answer: Err(failure), sent: false, reused };
+        }
+        let answer = judge(live.connection.req_packed_command(&command.bytes), command, limit);
+        if is_whole(&answer) {
+            self.put_back(live);
+        }
+        Exchanged { answer, sent: true, reused }
+    }
+
+    /// Sends many commands at once and reads their answers under one deadline. Answers that did not
+    /// come are failures, each for its own command.
+    pub(crate) fn exchange_all(
+        &mut self,
+        to: &Address,
+        health: &Health,
+        commands: &[Command],
+        until: Moment,
+    ) -> (Vec<Result<Value, Failure>>, bool) {
+        let limit = Moment::now().until(until);
+        let (mut live, reused) = match self.take(to, health, until) {
+            Ok(taken) => taken,
+            Err(failure) => return (vec![Err(failure); commands.len()], false),
+        };
+        let sent = live.bound(until, limit).and_then(|()| live.send(commands, limit));
+        if let Err(failure) = sent {
+            return (vec![Err(failure); commands.len()], reused);
+        }
+        let mut answers = Vec::with_capacity(commands.len());
+        while answers.len() < commands.len() {
+            let answer = live.receive(&commands[answers.len()], until, limit);
+            let whole = is_whole(&answer);
+            answers.push(answer);
+            if !whole {
+                // Nothing after it will be read: the same failure for the rest.
+                if let Some(Err(failure)) = answers.last().cloned() {
+                    answers.resize(commands.len(), Err(failure));
+                }
+                return (answers, reused);
+            }
+        }
+        self.put_back(live);
+        (answers, reused)
+    }
+
+    /// Is a usable connection waiting here?
+    fn take(&mut self, to: &Address, health: &Health, until: Moment) -> Result<(Live, bool), Failure> {
+        let generation = health.generation();
+        if let Some(live) = self.0.take().filter(|live| live.generation == generation) {
+            return Ok((live, true));
+        }
+        let ready = to.connect(until)?;
+        health.clock.set(ready.clock);
+        let live = Live { connection: ready.connection, generation, timeout: Duration::ZERO, used: Moment::now() };
+        Ok((live, false))
+    }
+
+    fn put_back(&mut self, mut live: Live) {
+        live.used = Moment::now();
+        self.0 = Some(live);
+    }
+
+    /// Closes a connection that nobody has used since `since`.
+    pub(crate) fn close_unused(&mut self, since: Moment) {
+        if self.0.as_ref().is_some_and(|live| live.used < since) {
+            self.0 = None;
+        }
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+impl Live {
+    /// Bounds the next read and write by what is left; timeouts that are about right stay.
+    fn bound(&mut self, until: Moment, limit: Duration) -> Result<(), Failure> {
+        let left = Moment::now().until(until);
+        if left.is_zero() {
+            return Err(Failure::timeout(limit));
+        }
+        if self.timeout > left + left / 16 || self.timeout < left - left / 8 {
+            handshake::set_timeout(&self.connection, left, limit)?;
+            self.timeout = left;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, commands: &[Command], limit: Duration) -> Result<(), Failure> {
+        let bytes: Vec<u8> = commands.iter().flat_map(|command| &command.bytes).copied().collect();
+        self.connection.send_packed_command(&bytes).map_err(|e| Failure::from_redis(e, limit))
+    }
+
+    fn receive(&mut self, command: &Command, until: Moment, limit: Duration) -> Result<Value, Failure> {
+        self.bound(until, limit)?;
+        judge(self.connection.recv_response(), command, limit)
+    }
+}
+
+/// What the redis crate makes of a reply, sorted; the reply to another command is a failure.
+pub(crate) fn judge(reply: redis::RedisResult<Value>, to: &Command, limit: Duration) -> Result<Value, Failure> {
+    match reply {
+        Ok(Value::ServerError(e)) => Err(Failure::from_server(e)),
+        Ok(value) if to.owns(&value) => Ok(value),
+        Ok(_) => Err(Failure::new(Class::Astray)),
+        Err(e) => Err(Failure::from_redis(e, limit)),
+    }
+}
+
+/// A whole answer was read, so the next one on this connection belongs to the next command. (A reply
+/// that does not parse is none, though it has no code either.)
+fn is_whole(answer: &Result<Value, Failure>) -> bool {
+    match answer {
+        Ok(_) => true,
+        Err(f) => f.class != Class::Unreachable && f.class != Class::Role && f.is_server_answer(),
+    }
+}

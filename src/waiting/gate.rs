@@ -1,0 +1,226 @@
+//! The threads of one process that want one key: a FIFO queue, of which only the head asks Redis.
+//!
+//! | occupant | who | leaves when |
+//! |---|---|---|
+//! | nobody | | a thread enters |
+//! | head | the thread that asks Redis | it gets the lock, or gives up |
+//! | holder | the guard that it got | it is released, or its lease is over |
+//!
+//! The queue is served whenever the occupant leaves, under the one mutex, so that a place is never
+//! free while somebody waits. A holder whose lease is over makes room by itself: a guard that was
+//! leaked must not block its process for ever. There is no I/O here, and no Redis: what a head knows
+//! and its successor inherits is opaque.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use crate::clock::Moment;
+use crate::sync::{Mutex, Thread, current, park_until};
+
+/// A hold whose lease ends by the clock.
+pub(crate) trait Tenure: Send + Sync {
+    /// Until when it is good; past if it is lost.
+    fn until(&self) -> Moment;
+}
+
+/// `S` is what a head knows.
+pub(crate) struct Gate<S> {
+    /// Guards who is in and who waits.
+    state: Mutex<State<S>>,
+}
+
+struct State<S> {
+    next_ticket: u64,
+    occupant: Option<Occupant>,
+    queue: VecDeque<Waiter>,
+    /// Left by a head that gave up, for the next one.
+    seat: Option<S>,
+}
+
+struct Occupant {
+    ticket: u64,
+    /// Of a holder; a head has none.
+    tenure: Option<Arc<dyn Tenure>>,
+}
+
+struct Waiter {
+    ticket: u64,
+    thread: Thread,
+}
+
+/// The right to ask Redis, and then to hold. Dropped, it goes to the next thread.
+pub(crate) struct Turn<S> {
+    gate: Arc<Gate<S>>,
+    ticket: u64,
+}
+
+/// A wait in the gate ended without a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refused {
+    /// Its limit was over.
+    Limit,
+    Interrupted,
+}
+
+/// What an occupied gate is occupied by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Busy {
+    Asking,
+    Held,
+}
+
+impl<S> Gate<S> {
+    pub(crate) fn new() -> Gate<S> {
+        let state = State { next_ticket: 0, occupant: None, queue: VecDeque::new(), seat: None };
+        Gate { state: Mutex::new(state) }
+    }
+
+    /// A turn if nobody is in and nobody waits.
+    pub(crate) fn try_enter(self: &Arc<Self>) -> Result<Turn<S>, Busy> {
+        let mut state = self.state.lock();
+        state.evict(Moment::now());
+        state.serve();
+        match &state.occupant {
+            Some(occupant) => Err(if occupant.tenure.is_some() { Busy::Held } else { Busy::Asking }),
+            None => {
+                let ticket = state.ticket();
+                state.occupant = Some(Occupant { ticket, tenure: None });
+                Ok(self.turn(ticket))
+            }
+        }
+    }
+
+    /// Waits for a turn, behind all who came before. `limit` is asked at every look, with whether the
+    /// gate is held; a turn that was given in the same moment wins over it and over the interrupt.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        limit: &dyn Fn(Option<Busy>) -> Moment,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Turn<S>, Refused> {
+        let ticket = {
+            let mut state = self.state.lock();
+            let ticket = state.ticket();
+            state.queue.push_back(Waiter { ticket, thread: current() });
+            ticket
+        };
+        loop {
+            let wake = {
+                let mut state = self.state.lock();
+                let now = Moment::now();
+                state.evict(now);
+                state.serve();
+                if state.is_in(ticket) {
+                    return Ok(self.turn(ticket));
+                }
+                let limit = limit(state.busy());
+                if interrupted() {
+                    state.abandon(ticket);
+                    return Err(Refused::Interrupted);
+                }
+                if now >= limit {
+                    state.abandon(ticket);
+                    return Err(Refused::Limit);
+                }
+                limit.min(state.tenure_end())
+            };
+            // Woken by `serve`, by `look_again`, by the interrupt; or at the end of the holder's lease.
+            park_until(wake);
+        }
+    }
+
+    /// The holder may be lost: serves the queue if so.
+    pub(crate) fn look_again(&self) {
+        let mut state = self.state.lock();
+        state.evict(Moment::now());
+        state.serve();
+    }
+
+    fn turn(self: &Arc<Self>, ticket: u64) -> Turn<S> {
+        Turn { gate: Arc::clone(self), ticket }
+    }
+}
+
+impl<S> State<S> {
+    fn ticket(&mut self) -> u64 {
+        self.next_ticket += 1;
+        self.next_ticket
+    }
+
+    fn is_in(&self, ticket: u64) -> bool {
+        self.occupant.as_ref().is_some_and(|occupant| occupant.ticket == ticket)
+    }
+
+    fn busy(&self) -> Option<Busy> {
+        self.occupant.as_ref().map(|occupant| if occupant.tenure.is_some() { Busy::Held } else { Busy::Asking })
+    }
+
+    fn tenure_end(&self) -> Moment {
+        let tenure = self.occupant.as_ref().and_then(|occupant| occupant.tenure.as_ref());
+        tenure.map_or(Moment::NEVER, |tenure| tenure.until())
+    }
+
+    /// A holder whose lease is over is in no longer.
+    fn evict(&mut self, now: Moment) {
+        if self.tenure_end() <= now {
+            self.occupant = None;
+        }
+    }
+
+    /// Lets the first waiter in if nobody is.
+    fn serve(&mut self) {
+        if self.occupant.is_none()
+            && let Some(next) = self.queue.pop_front()
+        {
+            self.occupant = Some(Occupant { ticket: next.ticket, tenure: None });
+            next.thread.unpark();
+        }
+    }
+
+    fn abandon(&mut self, ticket: u64) {
+        self.queue.retain(|waiter| waiter.ticket != ticket);
+    }
+
+    fn leave(&mut self, ticket: u64) {
+        // A holder that was evicted finds somebody else in, and changes nothing.
+        if self.is_in(ticket) {
+            self.occupant = None;
+            self.serve();
+        }
+    }
+}
+
+impl<S> Turn<S> {
+    /// What the last head left.
+    pub(crate) fn take_seat(&self) -> Option<S> {
+        self.gate.state.lock().seat.take()
+    }
+
+    /// The head has the lock: from now on its lease says how long it is in.
+    pub(crate) fn hold(&self, tenure: Arc<dyn Tenure>) {
+        let mut state = self.gate.state.lock();
+        if let Some(occupant) = state.occupant.as_mut().filter(|occupant| occupant.ticket == self.ticket) {
+            occupant.tenure = Some(tenure);
+        }
+    }
+
+    /// Does a thread wait behind this one?
+    pub(crate) fn has_successor(&self) -> bool {
+        !self.gate.state.lock().queue.is_empty()
+    }
+
+    /// Gives up. The successor gets the seat as it is; without one it comes back.
+    pub(crate) fn hand_over(self, seat: S) -> Result<(), S> {
+        let mut state = self.gate.state.lock();
+        if state.queue.is_empty() || !state.is_in(self.ticket) {
+            return Err(seat);
+        }
+        state.seat = Some(seat);
+        state.leave(self.ticket);
+        Ok(())
+    }
+}
+
+impl<S> Drop for Turn<S> {
+    fn drop(&mut self) {
+        self.gate.state.lock().leave(self.ticket);
+    }
+}

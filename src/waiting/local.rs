@@ -1,0 +1,195 @@
+//! What the threads of one client share about one key: its gates, the highest fence they had, and the
+//! last news from Redis. It lives while a lock or a guard for the key does, and then is gone.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use parking_lot::Mutex;
+
+use super::gate::Gate;
+use super::seat::Seat;
+use crate::clock::Moment;
+use crate::keeping::Terms;
+use crate::nodes::Key;
+use crate::server::Failure;
+
+/// All keys that the locks of one client name.
+#[derive(Debug, Default)]
+pub(crate) struct Locals {
+    /// Guards which keys are in use; by the exact text.
+    keys: Mutex<HashMap<Arc<str>, Weak<LocalKey>>>,
+}
+
+/// Options that shape a lease: locks that differ in them never share one, nor a gate.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Shape {
+    pub(crate) terms: Terms,
+    pub(crate) label: Option<Arc<str>>,
+}
+
+pub(crate) struct LocalKey {
+    pub(crate) key: Arc<Key>,
+    pub(crate) news: News,
+    /// The highest fence that a guard of this client has had for the key.
+    hint: AtomicU64,
+    /// Guards the gates that are in use.
+    gates: Mutex<Vec<(Shape, Weak<Gate<Seat>>)>>,
+    locals: Weak<Locals>,
+    pid: u32,
+}
+
+impl Locals {
+    pub(crate) fn key(self: &Arc<Self>, text: &str) -> Arc<LocalKey> {
+        if let Some(found) = self.find(text) {
+            return found;
+        }
+        // Made outside of the mutex: an awkward name takes a search of milliseconds.
+        let made = Arc::new(LocalKey::new(text, Arc::downgrade(self)));
+        let mut keys = self.keys.lock();
+        if let Some(found) = keys.get(text).and_then(Weak::upgrade) {
+            // Dropped before `made`, whose end looks here.
+            drop(keys);
+            return found;
+        }
+        keys.insert(Arc::clone(&made.key.text), Arc::downgrade(&made));
+        made
+    }
+
+    fn find(&self, text: &str) -> Option<Arc<LocalKey>> {
+        self.keys.lock().get(text).and_then(Weak::upgrade)
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.keys.lock().len()
+    }
+}
+
+impl LocalKey {
+    fn new(text: &str, locals: Weak<Locals>) -> LocalKey {
+        LocalKey {
+            key: Arc::new(Key::new(text)),
+            news: News::default(),
+            hint: AtomicU64::new(0),
+            gates: Mutex::default(),
+            locals,
+            pid: std::process::id(),
+        }
+    }
+
+    /// The gate of locks of this shape.
+    pub(crate) fn gate(&self, shape: &Shape) -> Arc<Gate<Seat>> {
+        let mut gates = self.gates.lock();
+        gates.retain(|(_, gate)| gate.strong_count() > 0);
+        let found = gates.iter().find(|(of, _)| of == shape).and_then(|(_, gate)| gate.upgrade());
+        found.unwrap_or_else(|| {
+            let gate = Arc::new(Gate::new());
+            gates.push((shape.clone(), Arc::downgrade(&gate)));
+            gate
+        })
+    }
+
+    pub(crate) fn hint(&self) -> u64 {
+        self.hint.load(Relaxed)
+    }
+
+    pub(crate) fn had(&self, fence: u64) {
+        self.hint.fetch_max(fence, Relaxed);
+    }
+}
+
+impl Drop for LocalKey {
+    fn drop(&mut self) {
+        // In a forked child the mutex may be held by a thread that does not exist there.
+        if std::process::id() != self.pid {
+            return;
+        }
+        if let Some(locals) = self.locals.upgrade() {
+            let mut keys = locals.keys.lock();
+            // Another lock may have brought the name back meanwhile.
+            if keys.get(&self.key.text).is_some_and(|entry| entry.strong_count() == 0) {
+                keys.remove(&self.key.text);
+            }
+        }
+    }
+}
+
+/// What Redis last said about a key, to whichever thread asked.
+#[derive(Default)]
+pub(crate) struct News {
+    /// When it was last known that Redis answers usefully: granted, taken, or held here.
+    useful: AtomicU64,
+    failing: AtomicBool,
+    /// Guards the failure of the last attempt.
+    failure: Mutex<Option<Failure>>,
+}
+
+impl News {
+    /// Granted or taken.
+    pub(crate) fn answered(&self) {
+        self.touch();
+        if self.failing.swap(false, Relaxed) {
+            *self.failure.lock() = None;
+        }
+    }
+
+    /// A thread of this client holds the key, so nobody has asked.
+    pub(crate) fn touch(&self) {
+        self.useful.store(Moment::now().to_bits(), Relaxed);
+    }
+
+    pub(crate) fn failed(&self, failure: &Failure) {
+        *self.failure.lock() = Some(failure.clone());
+        self.failing.store(true, Relaxed);
+    }
+
+    /// Why the last attempt had no useful answer, if it had none.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        if self.failing.load(Relaxed) { self.failure.lock().clone() } else { None }
+    }
+
+    /// Since when there was no useful answer, for a waiter that began at `start`; `None` if the last
+    /// one was useful.
+    pub(crate) fn silent_since(&self, start: Moment) -> Option<Moment> {
+        self.failing.load(Relaxed).then(|| start.max(Moment::from_bits(self.useful.load(Relaxed))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::keeping::Renew;
+
+    fn shape(secs: u64) -> Shape {
+        Shape { terms: Terms { ttl: Duration::from_secs(secs), renew: Renew::WhileHeld }, label: None }
+    }
+
+    #[test]
+    fn a_name_is_forgotten_when_nobody_uses_it() {
+        let locals = Arc::new(Locals::default());
+        let (a, again, other) = (locals.key("a"), locals.key("a"), locals.key("a "));
+        assert!(Arc::ptr_eq(&a, &again) && !Arc::ptr_eq(&a, &other));
+        assert_eq!(locals.len(), 2);
+        drop((a, other));
+        assert_eq!(locals.len(), 1);
+        drop(again);
+        assert_eq!(locals.len(), 0);
+    }
+
+    #[test]
+    fn locks_whose_leases_differ_never_share_a_gate() {
+        let key = Arc::new(Locals::default()).key("k");
+        let gate = key.gate(&shape(1));
+        assert!(Arc::ptr_eq(&gate, &key.gate(&shape(1))));
+        assert!(!Arc::ptr_eq(&gate, &key.gate(&shape(2))));
+        let labelled = Shape { label: Some("me".into()), ..shape(1) };
+        assert!(!Arc::ptr_eq(&gate, &key.gate(&labelled)));
+    }
+}

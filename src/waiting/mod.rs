@@ -1,0 +1,14 @@
+//! How we wait: one acquisition loop, and the in-process queue in front of it.
+
+pub(crate) mod acquire;
+mod backoff;
+mod gate;
+mod interrupt;
+mod local;
+mod seat;
+
+pub use backoff::Backoff;
+pub(crate) use gate::{Gate, Turn};
+pub use interrupt::Interrupt;
+pub(crate) use local::{LocalKey, Locals, Shape};
+pub(crate) use seat::Seat;

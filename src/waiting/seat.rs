@@ -1,0 +1,31 @@
+//! What a head knows, and its successor inherits as it is: one acquisition, over all its threads.
+
+use crate::clock::Moment;
+use crate::nodes::NotAfter;
+
+use super::backoff::{Backoff, Pauses};
+
+#[derive(Debug)]
+pub(crate) struct Seat {
+    /// Names the acquisition over all its attempts; never used again.
+    pub(crate) token: String,
+    /// When to ask next.
+    pub(crate) next: Moment,
+    pub(crate) pauses: Pauses,
+    /// A copy of an attempt may be executed until then.
+    pub(crate) ghost: Option<NotAfter>,
+    /// What was logged once and is not again.
+    pub(crate) said: Said,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) failing: bool,
+    pub(crate) endless: bool,
+}
+
+impl Seat {
+    pub(crate) fn new(token: String, backoff: Backoff) -> Seat {
+        Seat { token, next: Moment::PAST, pauses: Pauses::new(backoff), ghost: None, said: Said::default() }
+    }
+}

@@ -1,0 +1,5 @@
+//! The integration suite: one binary, a module a subject, real servers.
+
+mod support;
+
+mod smoke;

@@ -1,0 +1,144 @@
+//! A real redis-server on a free loopback port, started by the test and ended with it.
+
+use std::{
+    net::{TcpListener, TcpStream},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+pub(crate) struct Server {
+    port: u16,
+    folder: PathBuf,
+    extra: Vec<String>,
+    child: Child,
+}
+
+impl Server {
+    /// A server with default settings that stores nothing.
+    pub(crate) fn start() -> Server {
+        Server::with(&[])
+    }
+
+    /// A server with further arguments, as on its command line: `["--requirepass", "x"]`.
+    pub(crate) fn with(extra: &[&str]) -> Server {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("distlock-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).expect("a folder for the server");
+        let extra: Vec<String> = extra.iter().map(|&arg| arg.to_owned()).collect();
+        // Another process can take a free port before the server does.
+        for _ in 0..20 {
+            let port = free_port();
+            let mut child = spawn(port, &folder, &extra);
+            if is_up(port, &mut child) {
+                return Server { port, folder, extra, child };
+            }
+        }
+        panic!("no redis-server came up; is it installed? (apt-get install redis-server)");
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// A plain connection, past the crate under test.
+    pub(crate) fn connection(&self) -> redis::Connection {
+        let client = redis::Client::open(self.url()).expect("an address");
+        let connection = client.get_connection_with_timeout(Duration::from_secs(5)).expect("a connection");
+        connection.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+        connection
+    }
+
+    /// One command on a connection of its own.
+    pub(crate) fn ask<T: redis::FromRedisValue>(&self, parts: &[&str]) -> T {
+        let mut command = redis::cmd(parts[0]);
+        parts[1..].iter().for_each(|part| {
+            command.arg(part);
+        });
+        command.query(&mut self.connection()).unwrap_or_else(|e| panic!("{parts:?}: {e}"))
+    }
+
+    /// Stops the process where it stands: connections stay open, nothing answers.
+    pub(crate) fn pause(&self) {
+        self.signal("STOP");
+    }
+
+    pub(crate) fn resume(&self) {
+        self.signal("CONT");
+    }
+
+    /// kill −9.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("a kill");
+        self.child.wait().expect("an end");
+    }
+
+    /// Starts it again on the same port after [`kill`](Server::kill), with what it had stored.
+    pub(crate) fn restart(&mut self) {
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            self.child = spawn(self.port, &self.folder, &self.extra);
+            if is_up(self.port, &mut self.child) {
+                return;
+            }
+            assert!(Instant::now() < end, "the server does not come back on port {}", self.port);
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([format!("-{name}"), self.pid().to_string()]).status();
+        assert!(status.expect("kill").success(), "kill -{name}");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A port that nothing listens on.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("its address").port()
+}
+
+fn spawn(port: u16, folder: &PathBuf, extra: &[String]) -> Child {
+    Command::new("redis-server")
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+        .args(["--repl-diskless-sync-delay", "0", "--enable-debug-command", "yes"])
+        .arg("--dir")
+        .arg(folder)
+        .args(extra)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("redis-server on PATH (apt-get install redis-server)")
+}
+
+/// Does it accept connections, rather than have ended because its port was taken?
+fn is_up(port: u16, child: &mut Child) -> bool {
+    let end = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < end {
+        if child.try_wait().expect("a status").is_some() {
+            return false;
+        }
+        if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            return child.try_wait().expect("a status").is_none();
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    false
+}
