@@ -30,9 +30,6 @@ pub(crate) struct Terms {
     pub(crate) renew: Renew,
 }
 
-/// A renewal that is not worth its call: the lease would end at once.
-const LEAST: Duration = Duration::from_millis(5);
-
 impl Terms {
     /// The ttl with which the lock is acquired.
     pub(crate) fn first_ttl(&self) -> Duration {
@@ -58,7 +55,9 @@ impl Terms {
     /// The ttl of a renewal that is sent now and must not reach past `end`; `None` if it brings nothing.
     pub(crate) fn next_ttl(&self, now: Moment, valid: Moment, end: Moment) -> Option<Duration> {
         let ttl = self.ttl.min(now.until(end));
-        (ttl > LEAST && valid_until(now, ttl) > valid).then_some(ttl)
+        let whole = ttl == self.ttl;
+        // Near its end all that a later call wins is less drift, which is not worth it.
+        (whole || (ttl > drift(ttl) && valid_until(now, ttl) > valid.after(drift(ttl)))).then_some(ttl)
     }
 
     /// The pause before a renewal without an answer is tried again, after so many failures.

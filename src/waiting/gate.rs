@@ -134,6 +134,11 @@ impl<S> Gate<S> {
         state.serve();
     }
 
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.state.lock().queue.len()
+    }
+
     fn turn(self: &Arc<Self>, ticket: u64) -> Turn<S> {
         Turn { gate: Arc::clone(self), ticket }
     }

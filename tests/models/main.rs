@@ -1,0 +1,13 @@
+//! Interleavings, model-checked: the gate and the interrupt are compiled here from the crate's own
+//! source, against shuttle's mutex and threads and a clock that the model turns. A wake-up that gets
+//! lost is a deadlock, which shuttle reports with the schedule that leads to it.
+
+#[path = "../../src/waiting/gate.rs"]
+mod gate;
+#[path = "../../src/waiting/interrupt.rs"]
+mod interrupt;
+
+mod clock;
+mod sync;
+
+mod gate_laws;
