@@ -96,6 +96,7 @@ impl About<'_> {
                 Error::new(ErrorKind::Interrupted, format!("the wait for {self} was interrupted"), None)
             }
             Refusal::Failed(failure) => self.failed("acquire", failure),
+            Refusal::Silent(after, failure) if after.is_zero() => self.failed("acquire", failure),
             Refusal::Silent(after, failure) => {
                 let text = format!("cannot acquire {self}: no useful answer for {after:.1?}");
                 Error::new(kind_of(failure.class), text, cause_of(failure))
@@ -153,32 +154,11 @@ fn kind_of(class: Class) -> ErrorKind {
 
 fn cause_of(failure: Failure) -> Option<Box<dyn StdError + Send + Sync>> {
     match failure.cause {
-        Some(cause) => Some(Box::new(Cause(cause))),
+        Some(cause) => Some(Box::new(cause)),
         None if failure.class == Class::Exhausted => None,
         None => Some(failure.to_string().into()),
     }
 }
-
-/// What the server or the system said, in its own words where it said any.
-struct Cause(redis::RedisError);
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.0.code(), self.0.detail()) {
-            (Some(code), Some(detail)) => write!(f, "{code} {detail}"),
-            (None, Some(detail)) if self.0.category() == "client error" => f.write_str(detail),
-            _ => self.0.fmt(f),
-        }
-    }
-}
-
-impl fmt::Debug for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl StdError for Cause {}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

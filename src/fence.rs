@@ -1,9 +1,7 @@
-//! Fences: numbers that only grow for a key, and stay below 2^53.
-
-/// Numbers that one lease has: the first for the guard that got it from Redis, one for each time
-/// that it is passed on to another thread of the process (at most 16).
-#[cfg(test)]
-pub(crate) const BLOCK: u64 = 17;
+//! Fences: numbers that only grow for a key.
+//!
+//! A lease has a block of 17 of them, which the scripts reserve: the first is that of the guard that
+//! got it from Redis, the others are for passing it on within the process.
 
 /// Every fence is below this, so that Lua, JSON and a signed SQL column hold it exactly.
 pub(crate) const LIMIT: u64 = 1 << 53;

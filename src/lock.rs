@@ -74,10 +74,7 @@ impl DistLock {
     /// `distlock:queue` or `distlock:waiters` are the crate's own bookkeeping: locking one is refused
     /// with [`InvalidOption`](crate::ErrorKind::InvalidOption).
     pub fn new(client: &LockClient, key: impl AsRef<str>) -> DistLock {
-        match LockOptions::new().check() {
-            Ok(options) => DistLock::make(client, key.as_ref(), options),
-            Err(e) => unreachable!("the defaults are within their limits: {e}"),
-        }
+        DistLock::make(client, key.as_ref(), Checked::default())
     }
 
     /// A lock for `key` with options of its own. No I/O.
@@ -249,7 +246,7 @@ impl DistLock {
     }
 
     fn io(&self) -> Duration {
-        self.keeper().io(self.0.options.shape.terms.ttl)
+        self.keeper().io(&self.0.options.shape.terms)
     }
 }
 

@@ -35,8 +35,16 @@ pub(crate) struct Checked {
     pub(crate) manner: Manner,
 }
 
+impl Default for Checked {
+    /// The defaults are within their limits, which a test checks.
+    fn default() -> Checked {
+        LockOptions::new().unchecked()
+    }
+}
+
 const SHORTEST: Duration = Duration::from_millis(10);
-const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// A year: of every lease.
+pub(crate) const LONGEST_TTL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const MINUTE: Duration = Duration::from_secs(60);
 const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
 const MOST_SPINS: u32 = 1000;
@@ -101,10 +109,11 @@ impl LockOptions {
         self
     }
 
+    /// Finds every value within its limits, or says which is not.
     pub(crate) fn check(&self) -> Result<Checked> {
-        between("ttl", self.ttl, SHORTEST, YEAR)?;
+        between("ttl", self.ttl, SHORTEST, LONGEST_TTL)?;
         if let Renew::AtMost(limit) = self.renew {
-            between("longest hold (Renew::AtMost)", limit, SHORTEST, YEAR)?;
+            between("longest hold (Renew::AtMost)", limit, SHORTEST, LONGEST_TTL)?;
         }
         let Backoff { spins, first_pause, cap } = self.backoff;
         if spins > MOST_SPINS {
@@ -115,15 +124,19 @@ impl LockOptions {
         if let Some(label) = &self.label {
             check_label(label)?;
         }
+        Ok(self.unchecked())
+    }
+
+    fn unchecked(&self) -> Checked {
         let terms = Terms { ttl: self.ttl, renew: self.renew };
-        Ok(Checked {
+        Checked {
             shape: Shape { terms, label: self.label.clone() },
             manner: Manner {
                 unreachable_after: self.unreachable_after,
                 backoff: self.backoff,
                 interrupt: self.interrupt.clone(),
             },
-        })
+        }
     }
 }
 
@@ -172,7 +185,7 @@ mod tests {
         let table = [
             (new().ttl(Duration::ZERO), "ttl of 0ns is below 10ms"),
             (new().ttl(Duration::from_micros(9999)), "ttl of 9.999ms is below 10ms"),
-            (new().ttl(YEAR + Duration::from_nanos(1)), "is above 31536000s"),
+            (new().ttl(LONGEST_TTL + Duration::from_nanos(1)), "is above 31536000s"),
             (new().renew(Renew::AtMost(Duration::ZERO)), "AtMost) of 0ns is below 10ms"),
             (new().renew(Renew::AtMost(Duration::MAX)), "is above 31536000s"),
             (new().backoff(Backoff::new().spins(1001)), "1001 spins are more than 1000"),
@@ -191,8 +204,9 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_themselves_are_good() {
-        for ttl in [SHORTEST, YEAR] {
+    fn the_defaults_and_the_limits_themselves_are_good() {
+        assert!(LockOptions::new().check().is_ok());
+        for ttl in [SHORTEST, LONGEST_TTL] {
             let options = LockOptions::new().ttl(ttl).renew(Renew::AtMost(ttl)).label("~".repeat(64));
             assert!(options.check().is_ok(), "{ttl:?}");
         }

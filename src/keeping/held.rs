@@ -109,7 +109,7 @@ impl Held {
             token,
             fence: grant.fence,
             terms,
-            io: keeper.io(terms.ttl),
+            io: keeper.io(&terms),
             id: keeper.watchdog.next_id(),
             ghost: grant.ghost,
             start: grant.sent,

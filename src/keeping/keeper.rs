@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use super::lease::Terms;
 use super::watchdog::Watchdog;
 use crate::nodes::Nodes;
 use crate::token::Mint;
@@ -36,9 +37,9 @@ impl Keeper {
         std::process::id() != self.pid
     }
 
-    /// How long one call for a lock of this ttl may take: a stall costs a retry, not the lease.
-    pub(crate) fn io(&self, ttl: Duration) -> Duration {
-        self.io_timeout.min(ttl / 2)
+    /// How long one call for a lock on these terms may take: a stall costs a retry, not the lease.
+    pub(crate) fn io(&self, terms: &Terms) -> Duration {
+        self.io_timeout.min(terms.first_ttl() / 2)
     }
 }
 

@@ -108,7 +108,9 @@ impl Watchdog {
 
     fn start(&self) -> bool {
         let (agenda, nodes) = (Arc::clone(&self.agenda), Arc::clone(&self.nodes));
-        let thread = std::thread::Builder::new().name(format!("distlock-dog {}", self.name));
+        // A thread's name must not have a NUL.
+        let name = format!("distlock-dog {}", self.name.replace('\0', " "));
+        let thread = std::thread::Builder::new().name(name);
         match thread.spawn(move || agenda.work(&*nodes)) {
             Ok(_) => true,
             Err(e) => {

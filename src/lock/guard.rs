@@ -13,6 +13,7 @@ use crate::clock::Moment;
 use crate::error::{About, Error, Result};
 use crate::keeping::{Ended, Held, Keeper, Loss, lease};
 use crate::nodes::{Performed, Verdict};
+use crate::options::LONGEST_TTL;
 use crate::token;
 use crate::waiting::acquire::Won;
 use crate::waiting::{LocalKey, Seat, Turn};
@@ -35,6 +36,9 @@ pub struct DistLockGuard {
     /// Released, or given away: Drop has nothing to do.
     ended: bool,
 }
+
+/// For the server's clock, which is estimated.
+const CLOCK_SLACK: Duration = Duration::from_millis(50);
 
 impl DistLockGuard {
     pub(super) fn new(keeper: Arc<Keeper>, local: Arc<LocalKey>, won: Won) -> DistLockGuard {
@@ -140,7 +144,7 @@ impl DistLockGuard {
         self.check()?;
         // An attempt that is executed after this would meet a hold that is not ours to repair.
         if let Some(not_after) = self.held.ghost {
-            std::thread::sleep(self.keeper.nodes.until(not_after));
+            std::thread::sleep(self.keeper.nodes.until(not_after) + CLOCK_SLACK);
         }
         let ttl = self.held.terms.ttl.min(self.held.longest(Moment::now()));
         self.renew(ttl, "give away")?;
@@ -175,12 +179,15 @@ impl DistLockGuard {
         }
     }
 
-    fn check_length(&self, at_least: Duration, asked: Duration) -> Result<()> {
-        const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-        let longest = YEAR.min(self.held.longest(Moment::now()));
-        if at_least.is_zero() || asked <= longest.saturating_add(Duration::from_secs(u64::from(longest == YEAR))) {
+    fn check_length(&self, at_least: Duration, ttl: Duration) -> Result<()> {
+        let left = self.held.longest(Moment::now());
+        let longest = if at_least > LONGEST_TTL {
+            LONGEST_TTL
+        } else if ttl > left && !at_least.is_zero() {
+            left
+        } else {
             return Ok(());
-        }
+        };
         Err(Error::invalid(format!("{} cannot be extended by {at_least:?}: {longest:?} are possible", self.about())))
     }
 
@@ -208,12 +215,12 @@ impl DistLockGuard {
 
 impl Drop for DistLockGuard {
     fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
         if self.keeper.is_inherited() {
             // A copy in a forked child: the lock is the parent's, and mutexes may be held for ever.
             mem::forget(self.turn.take());
-            return;
-        }
-        if self.ended {
             return;
         }
         match self.end() {

@@ -81,7 +81,7 @@ impl Single {
         match (parts.next(), parts.next()) {
             (Some(major), Some(minor)) if (major, minor) < OLDEST => {
                 let text = format!("the server is Redis {version}; at least {}.{} is needed", OLDEST.0, OLDEST.1);
-                Err(Failure::with_text(Class::Setup, text))
+                Err(Failure::with_text(Class::Setup, &text))
             }
             _ => Ok(()),
         }
@@ -116,7 +116,7 @@ impl Nodes for Single {
                 },
             }
         }
-        let text = "every attempt came late by the server's clock".to_owned();
+        let text = "every attempt came late by the server's clock";
         Attempted { outcome: Err(Failure::with_text(Class::Unavailable, text)), ghost }
     }
 
@@ -220,7 +220,7 @@ fn read<T>(answer: Result<Value, Failure>, parse: impl Fn(&str) -> Option<T>) ->
 }
 
 fn nonsense(value: &Value) -> Failure {
-    Failure::with_text(Class::Protocol, format!("an answer that no script of ours gives: {value:?}"))
+    Failure::with_text(Class::Protocol, &format!("an answer that no script of ours gives: {value:?}"))
 }
 
 fn is_astray(reply: &Reply) -> bool {

@@ -4,7 +4,7 @@
 //! running script … -READONLY …`, and what an ACL refuses is an `ERR` of its own text. So the text is
 //! looked at, not only the code.
 
-use std::{fmt, io, time::Duration};
+use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
 use redis::{ErrorKind as RedisKind, RedisError};
 
@@ -12,7 +12,7 @@ use redis::{ErrorKind as RedisKind, RedisError};
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) class: Class,
-    pub(crate) cause: Option<RedisError>,
+    pub(crate) cause: Option<Cause>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,25 +44,27 @@ impl Failure {
         Failure { class, cause: None }
     }
 
-    pub(crate) fn with_text(class: Class, text: String) -> Failure {
-        Failure { class, cause: Some((RedisKind::Client, "distlock", text).into()) }
+    pub(crate) fn with_text(class: Class, text: &str) -> Failure {
+        Failure { class, cause: Some(Cause::Text(text.into())) }
     }
 
     /// An I/O deadline of `limit` was over.
     pub(crate) fn timeout(limit: Duration) -> Failure {
-        let text = format!("no answer within {limit:?}");
-        Failure { class: Class::Unreachable, cause: Some(io::Error::new(io::ErrorKind::TimedOut, text).into()) }
+        Failure::with_text(Class::Unreachable, &format!("no answer within {limit:?}"))
     }
 
     /// Sorts an error of the redis crate; `limit` is the time that the call had.
     pub(crate) fn from_redis(e: RedisError, limit: Duration) -> Failure {
-        if e.is_timeout() { Failure::timeout(limit) } else { Failure { class: classify(&e), cause: Some(e) } }
+        if e.is_timeout() {
+            return Failure::timeout(limit);
+        }
+        Failure { class: classify(&e), cause: Some(Cause::Redis(e)) }
     }
 
     /// An error answer of the server.
     pub(crate) fn from_server(e: redis::ServerError) -> Failure {
         let e = RedisError::from(e);
-        Failure { class: classify(&e), cause: Some(e) }
+        Failure { class: classify(&e), cause: Some(Cause::Redis(e)) }
     }
 
     /// Worth trying again later, as it is.
@@ -77,13 +79,13 @@ impl Failure {
 
     /// The server said it: a whole answer, and the connection is in step.
     pub(crate) fn is_server_answer(&self) -> bool {
-        let Some(cause) = &self.cause else { return false };
-        matches!(cause.kind(), RedisKind::Server(_) | RedisKind::Extension)
+        let Some(Cause::Redis(e)) = &self.cause else { return false };
+        matches!(e.kind(), RedisKind::Server(_) | RedisKind::Extension)
     }
 
     /// The connection broke (as against: no answer came in time).
     pub(crate) fn is_disconnect(&self) -> bool {
-        self.class == Class::Unreachable && self.cause.as_ref().is_some_and(|e| !e.is_timeout())
+        self.class == Class::Unreachable && matches!(self.cause, Some(Cause::Redis(_)))
     }
 }
 
@@ -91,12 +93,41 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.cause, self.class) {
             (Some(cause), _) => cause.fmt(f),
+            (None, Class::Unreachable) => f.write_str("it did not answer before"),
             (None, Class::Exhausted) => f.write_str("no pooled connection became free"),
             (None, Class::Astray) => f.write_str("the answer belongs to another call"),
             (None, class) => write!(f, "{class:?}"),
         }
     }
 }
+
+/// What the server, the system or the crate itself said: the source of an error.
+#[derive(Clone)]
+pub(crate) enum Cause {
+    Redis(RedisError),
+    Text(Arc<str>),
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Text(text) => f.write_str(text),
+            // An error answer in the server's own words.
+            Cause::Redis(e) => match (e.code(), e.detail()) {
+                (Some(code), Some(detail)) => write!(f, "{code} {detail}"),
+                _ => e.fmt(f),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl StdError for Cause {}
 
 /// The first word of an error answer, and what it means. ASK and MOVED reach us only where an
 /// address is one node of a cluster.
@@ -152,6 +183,8 @@ fn raised(text: &str, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     /// As servers send them; the code is the first word.

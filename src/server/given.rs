@@ -33,7 +33,7 @@ where
         let time = start.until(until).max(Duration::from_millis(1));
         self.pool.get_timeout(time).map_err(|e| match e.to_string().split_once(": ") {
             // r2d2 appends what its manager last said.
-            Some((_, cause)) => Failure::with_text(Class::Unreachable, cause.to_owned()),
+            Some((_, cause)) => Failure::with_text(Class::Unreachable, cause),
             None => self.health.no_connection_since(start),
         })
     }

@@ -60,7 +60,7 @@ impl Address {
             let reply = connection.recv_response().map_err(|e| Failure::from_redis(e, limit))?;
             clock = step.check(reply)?.or(clock);
         }
-        let clock = clock.ok_or_else(|| Failure::with_text(Class::Protocol, "TIME gave no time".into()))?;
+        let clock = clock.ok_or_else(|| Failure::with_text(Class::Protocol, "TIME gave no time"))?;
         Ok(Ready { connection, clock })
     }
 

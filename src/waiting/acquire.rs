@@ -4,24 +4,18 @@
 //! no connection while it sleeps. Whatever way it ends (lock, refusal, panic), its seat goes to the
 //! next thread or is taken back.
 
-use std::{
-    hash::{BuildHasher, RandomState},
-    sync::Arc,
-    time::Duration,
-};
-
-use log::{debug, trace, warn};
+use std::{sync::Arc, time::Duration};
 
 use super::backoff::Backoff;
 use super::gate::{Busy, Gate, Refused, Tenure, Turn};
+use super::head::{Head, Paused, Step};
 use super::interrupt::Interrupt;
 use super::local::{LocalKey, Shape};
 use super::seat::Seat;
 use crate::clock::Moment;
 use crate::keeping::{Bystander, Errand, Grant, Held, Keeper, lease};
-use crate::nodes::{Attempt, Attempted, NotAfter, Outcome};
-use crate::server::{Class, Failure};
-use crate::sync::park_until;
+use crate::nodes::NotAfter;
+use crate::server::Failure;
 
 /// How a lock waits.
 #[derive(Clone, Debug)]
@@ -58,25 +52,6 @@ pub(crate) enum Refusal {
     /// No useful answer for so long.
     Silent(Duration, Failure),
 }
-
-/// What came of an attempt.
-enum Step {
-    Won(Won),
-    Taken(Option<Duration>),
-    Failed(Failure),
-    /// Granted, and over before the answer could be used.
-    TooLate,
-}
-
-/// How a pause ended.
-enum Paused {
-    Over,
-    Deadline,
-    Interrupted,
-}
-
-/// A PTTL is rounded, and the key must be gone when we ask.
-const AFTER_EXPIRY: Duration = Duration::from_millis(2);
 
 impl<'a> Asker<'a> {
     /// One attempt.
@@ -132,7 +107,7 @@ impl<'a> Asker<'a> {
     /// Takes over a hold by its token; `None` if it is gone.
     pub(crate) fn resume(self, token: &str) -> Result<Option<Won>, Failure> {
         let ttl = self.shape.terms.first_ttl();
-        let io = self.keeper.io(self.shape.terms.ttl);
+        let io = self.keeper.io(&self.shape.terms);
         let resumed = self.keeper.nodes.resume(&self.local.key, token, lease::server_millis(ttl), io)?;
         let Some((fence, sent)) = resumed else { return Ok(None) };
         let grant = Grant { fence, sent, ttl, ghost: None };
@@ -141,11 +116,10 @@ impl<'a> Asker<'a> {
 
     fn head(self, turn: Option<Turn<Seat>>) -> Head<'a> {
         let left = turn.as_ref().and_then(Turn::take_seat);
-        let seat = left.unwrap_or_else(|| self.new_seat());
-        Head { asker: self, turn, seat: Some(seat) }
+        Head::new(self, turn, left.unwrap_or_else(|| self.new_seat()))
     }
 
-    fn new_seat(self) -> Seat {
+    pub(super) fn new_seat(self) -> Seat {
         Seat::new(self.keeper.tokens.token(self.shape.label.as_deref()), self.manner.backoff)
     }
 
@@ -175,7 +149,12 @@ impl<'a> Asker<'a> {
 
     /// The grant becomes a hold, if it is still good: the last look at the clock before a guard. Else
     /// the lock is taken back.
-    fn hold(self, token: String, grant: &Grant, turn: Option<Turn<Seat>>) -> Result<Won, Option<Turn<Seat>>> {
+    pub(super) fn hold(
+        self,
+        token: String,
+        grant: &Grant,
+        turn: Option<Turn<Seat>>,
+    ) -> Result<Won, Option<Turn<Seat>>> {
         let gate: Arc<dyn Bystander> = Arc::clone(self.gate) as _;
         let held = Held::new(self.keeper, &self.local.key, token, self.shape.terms, grant, Arc::downgrade(&gate));
         if !held.is_valid() {
@@ -191,7 +170,7 @@ impl<'a> Asker<'a> {
         Ok(Won { held, turn })
     }
 
-    fn is_interrupted(self) -> bool {
+    pub(super) fn is_interrupted(self) -> bool {
         self.manner.interrupt.as_ref().is_some_and(Interrupt::is_interrupted)
     }
 
@@ -213,155 +192,11 @@ impl<'a> Asker<'a> {
         (since.after(self.manner.unreachable_after) <= now).then(|| since.until(now))
     }
 
-    fn take_back(self, seat: &Seat) {
+    pub(super) fn take_back(self, seat: &Seat) {
         if let Some(not_after) = seat.ghost {
             let terms = self.shape.terms;
-            let io = self.keeper.io(terms.ttl);
+            let io = self.keeper.io(&terms);
             self.keeper.watchdog.run(Errand::leave(&self.local.key, &seat.token, not_after, terms.ttl, io));
-        }
-    }
-}
-
-/// The thread that asks Redis, with what it knows.
-struct Head<'a> {
-    asker: Asker<'a>,
-    turn: Option<Turn<Seat>>,
-    /// There until the lock is won.
-    seat: Option<Seat>,
-}
-
-impl Head<'_> {
-    fn only_attempt(mut self) -> Result<Won, Refusal> {
-        match self.attempt(Moment::now()) {
-            Step::Won(won) => Ok(won),
-            Step::Taken(_) => Err(Refusal::Taken),
-            Step::Failed(failure) => Err(Refusal::Failed(failure)),
-            Step::TooLate => {
-                let late = "the grant came when its lease was over".to_owned();
-                Err(Refusal::Failed(Failure::with_text(Class::Unavailable, late)))
-            }
-        }
-    }
-
-    fn attempt(&mut self, start: Moment) -> Step {
-        let Some(mut seat) = self.seat.take() else { return Step::TooLate };
-        let Asker { keeper, local, shape, .. } = self.asker;
-        let ttl = shape.terms.first_ttl();
-        let attempt = Attempt {
-            key: &local.key,
-            token: &seat.token,
-            ttl: lease::server_millis(ttl),
-            hint: local.hint(),
-            io: keeper.io(shape.terms.ttl),
-        };
-        let Attempted { outcome, ghost } = keeper.nodes.acquire(&attempt);
-        seat.ghost = seat.ghost.max(ghost);
-        match outcome {
-            Ok(Outcome::Granted { fence, sent }) => {
-                local.news.answered();
-                let grant = Grant { fence, sent, ttl, ghost: seat.ghost };
-                self.win(seat, &grant, start)
-            }
-            Ok(Outcome::Taken { remaining }) => {
-                local.news.answered();
-                trace!("lock {:?} is taken, for {remaining:?} more", local.key.text);
-                if remaining.is_none() && !std::mem::replace(&mut seat.said.endless, true) {
-                    warn!(
-                        "lock {:?} is held without a ttl: unless its holder releases it, nobody gets it",
-                        local.key.text
-                    );
-                }
-                self.seat = Some(seat);
-                Step::Taken(remaining)
-            }
-            Err(failure) => {
-                local.news.failed(&failure);
-                self.seat = Some(seat);
-                Step::Failed(failure)
-            }
-        }
-    }
-
-    fn win(&mut self, seat: Seat, grant: &Grant, start: Moment) -> Step {
-        match self.asker.hold(seat.token, grant, self.turn.take()) {
-            Ok(won) => {
-                debug!(
-                    "lock {:?} acquired after {:?}, fence {}",
-                    won.held.key.text,
-                    start.until(Moment::now()),
-                    grant.fence
-                );
-                Step::Won(won)
-            }
-            Err(turn) => {
-                self.turn = turn;
-                self.seat = Some(Seat { pauses: seat.pauses, said: seat.said, ..self.asker.new_seat() });
-                Step::TooLate
-            }
-        }
-    }
-
-    /// Sets the time of the next attempt: by the backoff, and not after the holder's ttl is over.
-    fn plan(&mut self, remaining: Option<Duration>) {
-        let Some(seat) = &mut self.seat else { return };
-        let pause = seat.pauses.next(RandomState::new().hash_one(0));
-        if pause.is_zero() {
-            std::thread::yield_now();
-        }
-        seat.next = Moment::now().after(remaining.map_or(pause, |ttl| pause.min(ttl + AFTER_EXPIRY)));
-    }
-
-    /// Sleeps until the next attempt is due.
-    fn pause(&self, deadline: Option<Moment>) -> Paused {
-        let next = self.seat.as_ref().map_or(Moment::PAST, |seat| seat.next);
-        if next <= Moment::now() && !self.asker.is_interrupted() {
-            return Paused::Over;
-        }
-        let _sleeper = self.asker.manner.interrupt.as_ref().map(Interrupt::sleeper);
-        loop {
-            let now = Moment::now();
-            if self.asker.is_interrupted() {
-                return Paused::Interrupted;
-            }
-            if now >= next {
-                return Paused::Over;
-            }
-            if deadline.is_some_and(|deadline| now >= deadline) {
-                return Paused::Deadline;
-            }
-            park_until(deadline.map_or(next, |deadline| next.min(deadline)));
-        }
-    }
-
-    fn has_successor(&self) -> bool {
-        self.turn.as_ref().is_some_and(Turn::has_successor)
-    }
-
-    /// A wrong address must not be half a minute of silence.
-    fn say_failing(&mut self, failure: &Failure, deadline: Option<Moment>) {
-        let Some(seat) = self.seat.as_mut().filter(|seat| !seat.said.failing) else { return };
-        seat.said.failing = true;
-        let (name, limit) = (&self.asker.keeper.name, self.asker.manner.unreachable_after);
-        match deadline {
-            Some(deadline) => {
-                let left = Moment::now().until(deadline);
-                warn!("redis {name:?} gives no lock, trying for {left:?} more: {failure}");
-            }
-            None if limit == Duration::MAX => warn!("redis {name:?} gives no lock, trying until it does: {failure}"),
-            None => warn!("redis {name:?} gives no lock, trying for {limit:?}: {failure}"),
-        }
-    }
-}
-
-impl Drop for Head<'_> {
-    fn drop(&mut self) {
-        let Some(seat) = self.seat.take() else { return };
-        let left = match self.turn.take() {
-            Some(turn) => turn.hand_over(seat),
-            None => Err(seat),
-        };
-        if let Err(seat) = left {
-            self.asker.take_back(&seat);
         }
     }
 }

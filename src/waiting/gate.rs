@@ -134,7 +134,7 @@ impl<S> Gate<S> {
         state.serve();
     }
 
-    #[cfg(test)]
+    /// How many threads wait.
     pub(crate) fn waiting(&self) -> usize {
         self.state.lock().queue.len()
     }
@@ -209,7 +209,7 @@ impl<S> Turn<S> {
 
     /// Does a thread wait behind this one?
     pub(crate) fn has_successor(&self) -> bool {
-        !self.gate.state.lock().queue.is_empty()
+        self.gate.waiting() > 0
     }
 
     /// Gives up. The successor gets the seat as it is; without one it comes back.

@@ -3,6 +3,7 @@
 pub(crate) mod acquire;
 mod backoff;
 mod gate;
+mod head;
 mod interrupt;
 mod local;
 mod seat;

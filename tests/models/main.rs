@@ -3,8 +3,10 @@
 //! lost is a deadlock, which shuttle reports with the schedule that leads to it.
 
 #[path = "../../src/waiting/gate.rs"]
+#[allow(dead_code, reason = "not all of it needs a model")]
 mod gate;
 #[path = "../../src/waiting/interrupt.rs"]
+#[allow(unreachable_pub, reason = "public in the crate")]
 mod interrupt;
 
 mod clock;
