@@ -15,11 +15,11 @@ pub(crate) use answer::{Left, Released, Renewed, Try};
 pub(crate) use names::{Names, RESERVED};
 pub(crate) use pack::Command;
 
-/// One `.lua` file and its digest.
+/// One `.lua` file, packed as it stands at the beginning of a call.
 #[derive(Debug)]
 pub(crate) struct Script {
-    source: &'static str,
-    hash: String,
+    by_hash: Vec<u8>,
+    by_source: Vec<u8>,
 }
 
 macro_rules! script {
@@ -36,21 +36,20 @@ script!(FORCE, "force.lua");
 script!(PROBE, "probe.lua");
 
 impl Script {
-    fn new(source: &'static str) -> Script {
+    fn new(source: &str) -> Script {
         let hash = redis::Script::new(source).get_hash().to_owned();
-        Script { source, hash }
+        Script { by_hash: pack::bulks(&["EVALSHA", &hash]), by_source: pack::bulks(&["EVAL", source]) }
     }
 
     fn pack(&self, how: How, names: &Names, n: u64, args: &[Arg<'_>]) -> Command {
-        let (verb, body) = match how {
-            How::Hash => ("EVALSHA", &self.hash[..]),
-            How::Source => ("EVAL", self.source),
+        let start = match how {
+            How::Hash => &self.by_hash,
+            How::Source => &self.by_source,
         };
-        let mut out = Vec::with_capacity(body.len() + names.packed().len() + 192);
+        let mut out = Vec::with_capacity(start.len() + names.packed().len() + 256);
         // The verb, the body, the count of keys, four keys, n.
         pack::array(&mut out, 8 + args.len());
-        pack::bulk(&mut out, verb.as_bytes());
-        pack::bulk(&mut out, body.as_bytes());
+        out.extend_from_slice(start);
         out.extend_from_slice(names.packed());
         pack::number(&mut out, n);
         args.iter().for_each(|arg| arg.pack(&mut out));

@@ -55,8 +55,15 @@ pub(crate) fn number(out: &mut Vec<u8>, n: u64) {
 
 /// A whole command of text parts.
 pub(crate) fn command(parts: &[&str]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(16 + parts.iter().map(|p| p.len() + 16).sum::<usize>());
+    let mut out = Vec::new();
     array(&mut out, parts.len());
+    out.extend(bulks(parts));
+    out
+}
+
+/// Some parts of a command.
+pub(crate) fn bulks(parts: &[&str]) -> Vec<u8> {
+    let mut out = Vec::new();
     parts.iter().for_each(|part| bulk(&mut out, part.as_bytes()));
     out
 }
