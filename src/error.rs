@@ -4,7 +4,7 @@ use std::{error::Error as StdError, fmt, sync::Arc};
 
 use crate::keeping::Loss;
 use crate::server::{Class, Failure};
-use crate::waiting::acquire::Refusal;
+use crate::waiting::Refusal;
 
 /// A result whose error is an [`Error`], if no other is named.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -15,8 +15,7 @@ use crate::error::{About, Error, Result};
 use crate::nodes::Key;
 use crate::options::{Checked, LockOptions};
 use crate::token;
-use crate::waiting::acquire::{Asker, Refusal, Won};
-use crate::waiting::{LocalKey, Seat};
+use crate::waiting::{Asker, Gate, LocalKey, Refusal, Seat, Won};
 
 pub use guard::DistLockGuard;
 
@@ -51,7 +50,7 @@ pub struct DistLock(Arc<Inner>);
 struct Inner {
     client: LockClient,
     local: Arc<LocalKey>,
-    gate: Arc<crate::waiting::Gate<Seat>>,
+    gate: Arc<Gate<Seat>>,
     options: Checked,
 }
 

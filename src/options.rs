@@ -4,8 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::error::{Error, Result};
 use crate::keeping::{Renew, Terms};
-use crate::waiting::acquire::Manner;
-use crate::waiting::{Backoff, Interrupt, Shape};
+use crate::waiting::{Backoff, Interrupt, Manner, Shape};
 
 /// How a lock is kept and waited for. A plain value: one for many keys, `const` where wanted.
 ///

@@ -17,7 +17,6 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-use super::keeper::Keeper;
 use super::lease::{self, Terms};
 use crate::clock::Moment;
 use crate::nodes::{Key, NotAfter, Order};
@@ -97,11 +96,11 @@ pub(crate) struct Grant {
 
 impl Held {
     pub(crate) fn new(
-        keeper: &Keeper,
         key: &Arc<Key>,
         token: String,
         terms: Terms,
         grant: &Grant,
+        (id, io): (u64, Duration),
         bystander: Weak<dyn Bystander>,
     ) -> Arc<Held> {
         Arc::new(Held {
@@ -109,8 +108,8 @@ impl Held {
             token,
             fence: grant.fence,
             terms,
-            io: keeper.io(&terms),
-            id: keeper.watchdog.next_id(),
+            io,
+            id,
             ghost: grant.ghost,
             start: grant.sent,
             end: terms.end(grant.sent),

@@ -1,11 +1,15 @@
 //! What keeps the locks of one client: its nodes, its watchdog, its tokens. Shared by every lock and
 //! guard; when the last of them is gone, the watchdog finishes what it still has and ends.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
+use super::held::{Bystander, Grant, Held};
 use super::lease::Terms;
 use super::watchdog::Watchdog;
-use crate::nodes::Nodes;
+use crate::nodes::{Key, Nodes};
 use crate::token::Mint;
 
 #[derive(Debug)]
@@ -35,6 +39,18 @@ impl Keeper {
     /// Is this a copy that a forked child inherited?
     pub(crate) fn is_inherited(&self) -> bool {
         std::process::id() != self.pid
+    }
+
+    /// A hold that this keeper can renew and release.
+    pub(crate) fn hold(
+        &self,
+        key: &Arc<Key>,
+        token: String,
+        terms: Terms,
+        grant: &Grant,
+        bystander: Weak<dyn Bystander>,
+    ) -> Arc<Held> {
+        Held::new(key, token, terms, grant, (self.watchdog.next_id(), self.io(&terms)), bystander)
     }
 
     /// How long one call for a lock on these terms may take: a stall costs a retry, not the lease.

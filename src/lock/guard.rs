@@ -15,8 +15,7 @@ use crate::keeping::{Ended, Held, Keeper, Loss, lease};
 use crate::nodes::{Performed, Verdict};
 use crate::options::LONGEST_TTL;
 use crate::token;
-use crate::waiting::acquire::Won;
-use crate::waiting::{LocalKey, Seat, Turn};
+use crate::waiting::{LocalKey, Seat, Turn, Won};
 
 /// A held lock. Dropping it releases; [`unlock`](DistLockGuard::unlock) releases and says whether the
 /// section was covered.

@@ -4,54 +4,14 @@
 //! no connection while it sleeps. Whatever way it ends (lock, refusal, panic), its seat goes to the
 //! next thread or is taken back.
 
-use std::{sync::Arc, time::Duration};
-
-use super::backoff::Backoff;
-use super::gate::{Busy, Gate, Refused, Tenure, Turn};
+use super::asker::{Asker, Refusal, Won};
+use super::gate::{Busy, Refused, Turn};
 use super::head::{Head, Paused, Step};
 use super::interrupt::Interrupt;
-use super::local::{LocalKey, Shape};
 use super::seat::Seat;
 use crate::clock::Moment;
-use crate::keeping::{Bystander, Errand, Grant, Held, Keeper, lease};
-use crate::nodes::NotAfter;
+use crate::keeping::{Grant, lease};
 use crate::server::Failure;
-
-/// How a lock waits.
-#[derive(Clone, Debug)]
-pub(crate) struct Manner {
-    pub(crate) unreachable_after: Duration,
-    pub(crate) backoff: Backoff,
-    pub(crate) interrupt: Option<Interrupt>,
-}
-
-/// One lock, as the loop sees it.
-#[derive(Clone, Copy)]
-pub(crate) struct Asker<'a> {
-    pub(crate) keeper: &'a Keeper,
-    pub(crate) local: &'a LocalKey,
-    pub(crate) gate: &'a Arc<Gate<Seat>>,
-    pub(crate) shape: &'a Shape,
-    pub(crate) manner: &'a Manner,
-}
-
-/// The lock is held.
-pub(crate) struct Won {
-    pub(crate) held: Arc<Held>,
-    /// The place in the gate; a hold that was resumed, or won by a single attempt past a waiting head,
-    /// has none.
-    pub(crate) turn: Option<Turn<Seat>>,
-}
-
-/// Why there is no lock.
-#[derive(Debug)]
-pub(crate) enum Refusal {
-    Taken,
-    Interrupted,
-    Failed(Failure),
-    /// No useful answer for so long.
-    Silent(Duration, Failure),
-}
 
 impl<'a> Asker<'a> {
     /// One attempt.
@@ -119,10 +79,6 @@ impl<'a> Asker<'a> {
         Head::new(self, turn, left.unwrap_or_else(|| self.new_seat()))
     }
 
-    pub(super) fn new_seat(self) -> Seat {
-        Seat::new(self.keeper.tokens.token(self.shape.label.as_deref()), self.manner.backoff)
-    }
-
     /// Waits in the gate.
     fn turn(self, start: Moment, deadline: Option<Moment>) -> Result<Turn<Seat>, Refusal> {
         if let Ok(turn) = self.gate.try_enter() {
@@ -145,70 +101,5 @@ impl<'a> Asker<'a> {
                 None => Refusal::Taken,
             },
         })
-    }
-
-    /// The grant becomes a hold, if it is still good: the last look at the clock before a guard. Else
-    /// the lock is taken back.
-    pub(super) fn hold(
-        self,
-        token: String,
-        grant: &Grant,
-        turn: Option<Turn<Seat>>,
-    ) -> Result<Won, Option<Turn<Seat>>> {
-        let gate: Arc<dyn Bystander> = Arc::clone(self.gate) as _;
-        let held = Held::new(self.keeper, &self.local.key, token, self.shape.terms, grant, Arc::downgrade(&gate));
-        if !held.is_valid() {
-            let not_after = grant.ghost.unwrap_or(NotAfter::NONE);
-            self.keeper.watchdog.run(Errand::leave(&held.key, &held.token, not_after, held.terms.ttl, held.io));
-            return Err(turn);
-        }
-        self.local.had(held.fence);
-        self.keeper.watchdog.keep(&held);
-        if let Some(turn) = &turn {
-            turn.hold(Arc::clone(&held) as Arc<dyn Tenure>);
-        }
-        Ok(Won { held, turn })
-    }
-
-    pub(super) fn is_interrupted(self) -> bool {
-        self.manner.interrupt.as_ref().is_some_and(Interrupt::is_interrupted)
-    }
-
-    /// At the deadline: what the last attempt for the key said, whichever thread made it.
-    fn verdict(self) -> Refusal {
-        self.local.news.failure().map_or(Refusal::Taken, Refusal::Failed)
-    }
-
-    /// When a waiter that began at `start` gives up, as things stand.
-    fn patience_ends(self, start: Moment) -> Moment {
-        let silent = self.local.news.silent_since(start);
-        silent.map_or(Moment::NEVER, |since| since.after(self.manner.unreachable_after))
-    }
-
-    /// How long there was no useful answer, if that is too long.
-    fn waited_out(self, start: Moment) -> Option<Duration> {
-        let now = Moment::now();
-        let since = self.local.news.silent_since(start)?;
-        (since.after(self.manner.unreachable_after) <= now).then(|| since.until(now))
-    }
-
-    pub(super) fn take_back(self, seat: &Seat) {
-        if let Some(not_after) = seat.ghost {
-            let terms = self.shape.terms;
-            let io = self.keeper.io(&terms);
-            self.keeper.watchdog.run(Errand::leave(&self.local.key, &seat.token, not_after, terms.ttl, io));
-        }
-    }
-}
-
-impl Bystander for Gate<Seat> {
-    fn lost(&self) {
-        self.look_again();
-    }
-}
-
-impl Tenure for Held {
-    fn until(&self) -> Moment {
-        self.valid()
     }
 }

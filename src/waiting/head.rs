@@ -8,13 +8,13 @@ use std::{
 
 use log::{debug, trace, warn};
 
-use super::acquire::{Asker, Refusal, Won};
+use super::asker::{Asker, Refusal, Won};
 use super::gate::Turn;
 use super::interrupt::Interrupt;
 use super::seat::Seat;
 use crate::clock::Moment;
 use crate::keeping::{Grant, lease};
-use crate::nodes::{Attempt, Attempted, Outcome};
+use crate::nodes::{Attempt, Attempted, NotAfter, Outcome};
 use crate::server::{Class, Failure};
 use crate::sync::park_until;
 
@@ -112,7 +112,8 @@ impl<'a> Head<'a> {
                 );
                 Step::Won(won)
             }
-            Err(turn) => {
+            Err(Won { held, turn }) => {
+                self.asker.take_back(&held.token, grant.ghost.unwrap_or(NotAfter::NONE));
                 self.turn = turn;
                 self.seat = Some(Seat { pauses: seat.pauses, said: seat.said, ..self.asker.new_seat() });
                 Step::TooLate
@@ -179,8 +180,8 @@ impl Drop for Head<'_> {
             Some(turn) => turn.hand_over(seat),
             None => Err(seat),
         };
-        if let Err(seat) = left {
-            self.asker.take_back(&seat);
+        if let Err(Seat { token, ghost: Some(not_after), .. }) = left {
+            self.asker.take_back(&token, not_after);
         }
     }
 }

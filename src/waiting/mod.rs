@@ -1,6 +1,7 @@
 //! How we wait: one acquisition loop, and the in-process queue in front of it.
 
-pub(crate) mod acquire;
+mod acquire;
+mod asker;
 mod backoff;
 mod gate;
 mod head;
@@ -8,6 +9,7 @@ mod interrupt;
 mod local;
 mod seat;
 
+pub(crate) use asker::{Asker, Manner, Refusal, Won};
 pub use backoff::Backoff;
 pub(crate) use gate::{Gate, Turn};
 pub use interrupt::Interrupt;

@@ -1,0 +1,113 @@
+//! One lock as the acquisition sees it: what it is about, what it knows, how it ends.
+
+use std::{sync::Arc, time::Duration};
+
+use super::backoff::Backoff;
+use super::gate::{Gate, Tenure, Turn};
+use super::interrupt::Interrupt;
+use super::local::{LocalKey, Shape};
+use super::seat::Seat;
+use crate::clock::Moment;
+use crate::keeping::{Bystander, Errand, Grant, Held, Keeper};
+use crate::nodes::NotAfter;
+use crate::server::Failure;
+
+/// How a lock waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Manner {
+    pub(crate) unreachable_after: Duration,
+    pub(crate) backoff: Backoff,
+    pub(crate) interrupt: Option<Interrupt>,
+}
+
+/// One lock, as the loop sees it.
+#[derive(Clone, Copy)]
+pub(crate) struct Asker<'a> {
+    pub(crate) keeper: &'a Keeper,
+    pub(crate) local: &'a LocalKey,
+    pub(crate) gate: &'a Arc<Gate<Seat>>,
+    pub(crate) shape: &'a Shape,
+    pub(crate) manner: &'a Manner,
+}
+
+/// The lock is held.
+pub(crate) struct Won {
+    pub(crate) held: Arc<Held>,
+    /// The place in the gate; a hold that was resumed, or won by a single attempt past a waiting head,
+    /// has none.
+    pub(crate) turn: Option<Turn<Seat>>,
+}
+
+/// Why there is no lock.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    Taken,
+    Interrupted,
+    Failed(Failure),
+    /// No useful answer for so long.
+    Silent(Duration, Failure),
+}
+
+impl Asker<'_> {
+    pub(super) fn new_seat(self) -> Seat {
+        Seat::new(self.keeper.tokens.token(self.shape.label.as_deref()), self.manner.backoff)
+    }
+
+    /// The grant becomes a hold, if it is still good: the last look at the clock before a guard. One
+    /// that is over comes back as the error.
+    pub(super) fn hold(self, token: String, grant: &Grant, turn: Option<Turn<Seat>>) -> Result<Won, Won> {
+        let gate: Arc<dyn Bystander> = Arc::clone(self.gate) as _;
+        let held = self.keeper.hold(&self.local.key, token, self.shape.terms, grant, Arc::downgrade(&gate));
+        if !held.is_valid() {
+            return Err(Won { held, turn });
+        }
+        self.local.had(held.fence);
+        self.keeper.watchdog.keep(&held);
+        if let Some(turn) = &turn {
+            turn.hold(Arc::clone(&held) as Arc<dyn Tenure>);
+        }
+        Ok(Won { held, turn })
+    }
+
+    pub(super) fn is_interrupted(self) -> bool {
+        self.manner.interrupt.as_ref().is_some_and(Interrupt::is_interrupted)
+    }
+
+    /// At the deadline: what the last attempt for the key said, whichever thread made it.
+    pub(super) fn verdict(self) -> Refusal {
+        self.local.news.failure().map_or(Refusal::Taken, Refusal::Failed)
+    }
+
+    /// When a waiter that began at `start` gives up, as things stand.
+    pub(super) fn patience_ends(self, start: Moment) -> Moment {
+        let silent = self.local.news.silent_since(start);
+        silent.map_or(Moment::NEVER, |since| since.after(self.manner.unreachable_after))
+    }
+
+    /// How long there was no useful answer, if that is too long.
+    pub(super) fn waited_out(self, start: Moment) -> Option<Duration> {
+        let now = Moment::now();
+        let since = self.local.news.silent_since(start)?;
+        (since.after(self.manner.unreachable_after) <= now).then(|| since.until(now))
+    }
+
+    /// Takes an acquisition back that ended without a guard, if there can be anything: a lock that was
+    /// granted too late (`until` is `NotAfter::NONE`), or an attempt that may still be executed.
+    pub(super) fn take_back(self, token: &str, until: NotAfter) {
+        let terms = self.shape.terms;
+        let io = self.keeper.io(&terms);
+        self.keeper.watchdog.run(Errand::leave(&self.local.key, token, until, terms.ttl, io));
+    }
+}
+
+impl Bystander for Gate<Seat> {
+    fn lost(&self) {
+        self.look_again();
+    }
+}
+
+impl Tenure for Held {
+    fn until(&self) -> Moment {
+        self.valid()
+    }
+}
