@@ -96,7 +96,7 @@ impl LockClient {
 
     fn new(name: &str, link: Arc<dyn Link>, io_timeout: Duration) -> LockClient {
         let keeper = Keeper::new(name, Arc::new(Single::new(link)), io_timeout);
-        LockClient { keeper: Arc::new(keeper), locals: Arc::default() }
+        LockClient { keeper: Arc::new(keeper), locals: Arc::new(Locals::new()) }
     }
 }
 

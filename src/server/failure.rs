@@ -50,7 +50,7 @@ impl Failure {
 
     /// An I/O deadline of `limit` was over.
     pub(crate) fn timeout(limit: Duration) -> Failure {
-        Failure::with_text(Class::Unreachable, &format!("no answer within {limit:?}"))
+        Failure::with_text(Class::Unreachable, &format!("no answer within {limit:.0?}"))
     }
 
     /// Sorts an error of the redis crate; `limit` is the time that the call had.

@@ -4,11 +4,12 @@
 //! afterwards. So it only connects the socket; AUTH, SELECT, CLIENT SETNAME and TIME are written at
 //! once here and read under what is left of one deadline.
 
-use std::{net::ToSocketAddrs, time::Duration};
+use std::time::Duration;
 
 use redis::{Connection, ConnectionAddr, ConnectionInfo, RedisConnectionInfo, Value};
 
 use super::failure::{Class, Failure};
+use super::lookup::Lookup;
 use super::script::pack;
 use crate::clock::Moment;
 
@@ -16,6 +17,7 @@ use crate::clock::Moment;
 #[derive(Clone)]
 pub(crate) struct Address {
     info: ConnectionInfo,
+    lookup: Lookup,
     login: Login,
 }
 
@@ -44,7 +46,7 @@ impl Address {
         };
         let tcp = info.tcp_settings().clone().set_nodelay(true);
         let bare = RedisConnectionInfo::default().set_skip_set_lib_name();
-        Address { info: info.set_redis_settings(bare).set_tcp_settings(tcp), login }
+        Address { info: info.set_redis_settings(bare).set_tcp_settings(tcp), lookup: Lookup::default(), login }
     }
 
     /// Connects and logs in.
@@ -69,7 +71,7 @@ impl Address {
         let ConnectionAddr::Tcp(host, port) = self.info.addr() else {
             return connect_one(self.info.clone(), until, 1);
         };
-        let found: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
+        let found = self.lookup.addresses(host, *port, until)?;
         let mut outcome = Err((redis::ErrorKind::InvalidClientConfig, "the host has no address").into());
         for (i, addr) in found.iter().enumerate() {
             let one = ConnectionAddr::Tcp(addr.ip().to_string(), addr.port());

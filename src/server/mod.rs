@@ -8,6 +8,7 @@ mod given;
 mod handshake;
 mod health;
 mod link;
+mod lookup;
 mod pool;
 pub(crate) mod script;
 pub(crate) mod server_clock;

@@ -19,10 +19,12 @@ use crate::nodes::Key;
 use crate::server::Failure;
 
 /// All keys that the locks of one client name.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Locals {
     /// Guards which keys are in use; by the exact text.
     keys: Mutex<HashMap<Arc<str>, Weak<LocalKey>>>,
+    /// The process that made it. In a forked child the mutex may be held by a thread that is not there.
+    pid: u32,
 }
 
 /// Options that shape a lease: locks that differ in them never share one, nor a gate.
@@ -40,11 +42,18 @@ pub(crate) struct LocalKey {
     /// Guards the gates that are in use.
     gates: Mutex<Vec<(Shape, Weak<Gate<Seat>>)>>,
     locals: Weak<Locals>,
-    pid: u32,
 }
 
 impl Locals {
+    pub(crate) fn new() -> Locals {
+        Locals { keys: Mutex::default(), pid: std::process::id() }
+    }
+
     pub(crate) fn key(self: &Arc<Self>, text: &str) -> Arc<LocalKey> {
+        if self.is_inherited() {
+            // Good for nothing but to be told so.
+            return Arc::new(LocalKey::new(text, Weak::new()));
+        }
         if let Some(found) = self.find(text) {
             return found;
         }
@@ -58,6 +67,10 @@ impl Locals {
         }
         keys.insert(Arc::clone(&made.key.text), Arc::downgrade(&made));
         made
+    }
+
+    fn is_inherited(&self) -> bool {
+        std::process::id() != self.pid
     }
 
     fn find(&self, text: &str) -> Option<Arc<LocalKey>> {
@@ -78,7 +91,6 @@ impl LocalKey {
             hint: AtomicU64::new(0),
             gates: Mutex::default(),
             locals,
-            pid: std::process::id(),
         }
     }
 
@@ -105,11 +117,7 @@ impl LocalKey {
 
 impl Drop for LocalKey {
     fn drop(&mut self) {
-        // In a forked child the mutex may be held by a thread that does not exist there.
-        if std::process::id() != self.pid {
-            return;
-        }
-        if let Some(locals) = self.locals.upgrade() {
+        if let Some(locals) = self.locals.upgrade().filter(|locals| !locals.is_inherited()) {
             let mut keys = locals.keys.lock();
             // Another lock may have brought the name back meanwhile.
             if keys.get(&self.key.text).is_some_and(|entry| entry.strong_count() == 0) {
@@ -173,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_name_is_forgotten_when_nobody_uses_it() {
-        let locals = Arc::new(Locals::default());
+        let locals = Arc::new(Locals::new());
         let (a, again, other) = (locals.key("a"), locals.key("a"), locals.key("a "));
         assert!(Arc::ptr_eq(&a, &again) && !Arc::ptr_eq(&a, &other));
         assert_eq!(locals.len(), 2);
@@ -185,7 +193,7 @@ mod tests {
 
     #[test]
     fn locks_whose_leases_differ_never_share_a_gate() {
-        let key = Arc::new(Locals::default()).key("k");
+        let key = Arc::new(Locals::new()).key("k");
         let gate = key.gate(&shape(1));
         assert!(Arc::ptr_eq(&gate, &key.gate(&shape(1))));
         assert!(!Arc::ptr_eq(&gate, &key.gate(&shape(2))));
