@@ -23,7 +23,7 @@ elseif owner then
   redis.call('RENAMENX', KEYS[1], KEYS[1])
   answer = '0 '
 else
-  redis.call('PEXPIRE', KEYS[1], 1)
+  redis.call('PEXPIRE', KEYS[1], '1')
   answer = '-1 '
 end
 local time = redis.call('TIME')

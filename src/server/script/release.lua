@@ -18,5 +18,5 @@ if owner then
   redis.call('RENAMENX', KEYS[1], KEYS[1])
   return '0 ' .. ARGV[1]
 end
-redis.call('PEXPIRE', KEYS[1], 1)
+redis.call('PEXPIRE', KEYS[1], '1')
 return '-1 ' .. ARGV[1]

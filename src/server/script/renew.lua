@@ -17,7 +17,7 @@ local function raise_fence()
   end
   local fence = tonumber(ARGV[4])
   if last > fence then return true end
-  if last < fence then redis.call('SET', KEYS[2], ARGV[4], 'PX', 86400000) end
+  if last < fence then redis.call('SET', KEYS[2], ARGV[4], 'PX', '86400000') end
   return false
 end
 if owner == ARGV[2] then
@@ -33,7 +33,7 @@ if owner then
   redis.call('RENAMENX', KEYS[1], KEYS[1])
   return '0 ' .. ARGV[1]
 end
-redis.call('PEXPIRE', KEYS[1], 1)
+redis.call('PEXPIRE', KEYS[1], '1')
 local again = tonumber(ARGV[5])
 if again > 0 then
   local time = redis.call('TIME')
