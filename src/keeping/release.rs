@@ -41,10 +41,9 @@ impl Keeper {
         let deadline = Moment::now().after(held.io);
         let order = Order::Release { key: &held.key, token: &held.token };
         let first = self.nodes.perform(&order, held.io);
-        let left = Moment::now().until(deadline);
         match &first.verdict {
-            Err(failure) if failure.wants_fresh_connection() && !left.is_zero() => {
-                let again = self.nodes.perform(&order, left);
+            Err(failure) if failure.wants_fresh_connection() && Moment::now() < deadline => {
+                let again = self.nodes.perform(&order, Moment::now().until(deadline));
                 Performed { ghost: again.ghost || first.ghost, ..again }
             }
             _ => first,

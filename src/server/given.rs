@@ -55,12 +55,12 @@ where
 {
     fn call(&self, command: &Command, until: Moment) -> Reply {
         let first = self.once(command, until);
-        self.health.note(&first.answer);
+        self.health.note(&first.answer, Moment::now());
         if !(first.ghost && matches!(&first.answer, Err(failure) if failure.is_disconnect())) {
             return first;
         }
         let again = self.once(command, until).after(first);
-        self.health.note(&again.answer);
+        self.health.note(&again.answer, Moment::now());
         again
     }
 
@@ -69,7 +69,7 @@ where
         let mut connection = match self.check_out(until) {
             Ok(connection) => connection,
             Err(failure) => {
-                self.health.note::<Value>(&Err(failure.clone()));
+                self.health.note::<Value>(&Err(failure.clone()), Moment::now());
                 return commands.iter().map(|_| Reply { answer: Err(failure.clone()), ghost: false }).collect();
             }
         };
@@ -80,7 +80,8 @@ where
             Some(plain) => in_one_trip(plain, commands, limit),
             None => one_by_one(connection, commands, until),
         };
-        replies.iter().for_each(|reply| self.health.note(&reply.answer));
+        let at = Moment::now();
+        replies.iter().for_each(|reply| self.health.note(&reply.answer, at));
         replies
     }
 

@@ -30,8 +30,8 @@ impl Health {
         self.down.load(Relaxed)
     }
 
-    /// Takes note of an answer or of its absence.
-    pub(crate) fn note<T>(&self, answer: &Result<T, Failure>) {
+    /// Takes note of an answer at `at`, or of its absence.
+    pub(crate) fn note<T>(&self, answer: &Result<T, Failure>, at: Moment) {
         match answer {
             Err(failure) if failure.class == Class::Unreachable => {
                 self.down.store(true, Relaxed);
@@ -42,7 +42,7 @@ impl Health {
             }
             Err(failure) if failure.class == Class::Exhausted => {}
             _ => {
-                self.answered.store(Moment::now().to_bits(), Relaxed);
+                self.answered.store(at.to_bits(), Relaxed);
                 self.down.store(false, Relaxed);
             }
         }

@@ -78,7 +78,7 @@ impl Pool {
 
     fn exchange(&self, slot: &mut Slot, command: &Command, until: Moment) -> Exchanged {
         let exchanged = slot.exchange(&self.address, &self.health, command, until);
-        self.health.note(&exchanged.answer);
+        self.health.note(&exchanged.answer, exchanged.at);
         if !exchanged.reused {
             self.sweep_later();
         }
@@ -143,10 +143,11 @@ impl Link for Pool {
         if !reused {
             self.sweep_later();
         }
+        let at = Moment::now();
         answers
             .into_iter()
             .map(|answer| {
-                self.health.note(&answer);
+                self.health.note(&answer, at);
                 let ghost = stale || matches!(&answer, Err(failure) if !failure.is_server_answer());
                 Reply { answer, ghost }
             })

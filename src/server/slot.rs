@@ -34,24 +34,36 @@ pub(crate) struct Exchanged {
     pub(crate) sent: bool,
     /// It went over a connection that had waited in the slot.
     pub(crate) reused: bool,
+    /// When it ended.
+    pub(crate) at: Moment,
+}
+
+impl Exchanged {
+    fn unsent(failure: Failure, reused: bool) -> Exchanged {
+        Exchanged { answer: Err(failure), sent: false, reused, at: Moment::now() }
+    }
 }
 
 impl Slot {
     /// Sends one command and reads its answer.
     pub(crate) fn exchange(&mut self, to: &Address, health: &Health, command: &Command, until: Moment) -> Exchanged {
-        let limit = Moment::now().until(until);
+        let start = Moment::now();
+        let limit = start.until(until);
         let (mut live, reused) = match self.take(to, health, until) {
             Ok(taken) => taken,
-            Err(failure) => return Exchanged { answer: Err(failure), sent: false, reused: false },
+            Err(failure) => return Exchanged::unsent(failure, false),
         };
-        if let Err(failure) = live.bound(until, limit) {
-            return Exchanged { answer: Err(failure), sent: false, reused };
+        // A connection that had waited is ready at once; another took its time.
+        let now = if reused { start } else { Moment::now() };
+        if let Err(failure) = live.bound(now, until, limit) {
+            return Exchanged::unsent(failure, reused);
         }
         let answer = judge(live.connection.req_packed_command(&command.bytes), command, limit);
+        let at = Moment::now();
         if is_whole(&answer) {
-            self.put_back(live);
+            self.put_back(live, at);
         }
-        Exchanged { answer, sent: true, reused }
+        Exchanged { answer, sent: true, reused, at }
     }
 
     /// Sends many commands at once and reads their answers under one deadline. Answers that did not
@@ -68,7 +80,7 @@ impl Slot {
             Ok(taken) => taken,
             Err(failure) => return (vec![Err(failure); commands.len()], false),
         };
-        let sent = live.bound(until, limit).and_then(|()| live.send(commands, limit));
+        let sent = live.bound(Moment::now(), until, limit).and_then(|()| live.send(commands, limit));
         if let Err(failure) = sent {
             return (vec![Err(failure); commands.len()], reused);
         }
@@ -85,7 +97,7 @@ impl Slot {
                 return (answers, reused);
             }
         }
-        self.put_back(live);
+        self.put_back(live, Moment::now());
         (answers, reused)
     }
 
@@ -101,9 +113,8 @@ impl Slot {
         Ok((live, false))
     }
 
-    fn put_back(&mut self, mut live: Live) {
-        live.used = Moment::now();
-        self.0 = Some(live);
+    fn put_back(&mut self, live: Live, used: Moment) {
+        self.0 = Some(Live { used, ..live });
     }
 
     /// Closes a connection that nobody has used since `since`.
@@ -120,8 +131,8 @@ impl Slot {
 
 impl Live {
     /// Bounds the next read and write by what is left; timeouts that are about right stay.
-    fn bound(&mut self, until: Moment, limit: Duration) -> Result<(), Failure> {
-        let left = Moment::now().until(until);
+    fn bound(&mut self, now: Moment, until: Moment, limit: Duration) -> Result<(), Failure> {
+        let left = now.until(until);
         if left.is_zero() {
             return Err(Failure::timeout(limit));
         }
@@ -138,7 +149,7 @@ impl Live {
     }
 
     fn receive(&mut self, command: &Command, until: Moment, limit: Duration) -> Result<Value, Failure> {
-        self.bound(until, limit)?;
+        self.bound(Moment::now(), until, limit)?;
         judge(self.connection.recv_response(), command, limit)
     }
 }

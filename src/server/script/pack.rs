@@ -69,10 +69,17 @@ pub(crate) fn bulks(parts: &[&str]) -> Vec<u8> {
 }
 
 fn header(out: &mut Vec<u8>, kind: u8, n: u64) {
-    let mut digits = [0; 20];
-    out.push(kind);
-    out.extend_from_slice(decimal::write(&mut digits, n));
-    out.extend_from_slice(b"\r\n");
+    let digit = |n: u64| b'0' + (n % 10) as u8;
+    match n {
+        0..10 => out.extend_from_slice(&[kind, digit(n), b'\r', b'\n']),
+        10..100 => out.extend_from_slice(&[kind, digit(n / 10), digit(n), b'\r', b'\n']),
+        _ => {
+            let mut digits = [0; 20];
+            out.push(kind);
+            out.extend_from_slice(decimal::write(&mut digits, n));
+            out.extend_from_slice(b"\r\n");
+        }
+    }
 }
 
 #[cfg(test)]
