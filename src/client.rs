@@ -75,7 +75,8 @@ impl LockClient {
 
     /// Asks Redis now whether locks will work: the address, the credentials, the rights to every
     /// command that is needed, the version. For programs that want to fail at start; nothing else
-    /// needs it. It leaves nothing in Redis. Blocks for at most one
+    /// needs it. It leaves nothing in Redis (where the user may set and not delete: two keys, for a second).
+    /// Blocks for at most one
     /// [`io_timeout`](ClientOptions::io_timeout).
     ///
     /// # Errors

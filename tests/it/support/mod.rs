@@ -1,10 +1,15 @@
 //! What every test stands on: real servers that it starts and ends itself.
 
+pub(crate) mod proxy;
 pub(crate) mod server;
 
 use std::time::{Duration, Instant};
 
+pub(crate) use proxy::{Fate, Proxy, Way};
 pub(crate) use server::Server;
+
+/// What stalls of a busy machine may add to a time that is promised.
+pub(crate) const SLACK: Duration = Duration::from_millis(400);
 
 /// Waits until `condition` is true; panics after `limit`.
 #[track_caller]

@@ -95,6 +95,18 @@ impl Server {
         }
     }
 
+    /// Its next snapshot fails, and from then on it refuses writes (MISCONF).
+    pub(crate) fn break_snapshots(&self) {
+        let _: () = self.ask(&["CONFIG", "SET", "rdbcompression", "no"]);
+        std::fs::create_dir(self.folder.join("dump.rdb")).expect("a folder in the way of the snapshot");
+        let _: redis::Value = redis::cmd("BGSAVE").query(&mut self.connection()).unwrap_or(redis::Value::Nil);
+        let end = Instant::now() + Duration::from_secs(10);
+        while !self.ask::<String>(&["INFO", "persistence"]).contains("rdb_last_bgsave_status:err") {
+            assert!(Instant::now() < end, "the snapshot did not fail");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     fn signal(&self, name: &str) {
         let status = Command::new("kill").args([format!("-{name}"), self.pid().to_string()]).status();
         assert!(status.expect("kill").success(), "kill -{name}");

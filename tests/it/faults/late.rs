@@ -1,0 +1,106 @@
+//! Attempts that the server gets to see when their caller has given up long ago.
+
+use std::time::Duration;
+
+use distlock::{ClientOptions, DistLock, ErrorKind, LockClient, LockOptions, Renew};
+
+use crate::support::proxy::{LEAVE, TRY, calls};
+use crate::support::{Fate, Proxy, Server, Way, eventually};
+
+const IO: Duration = Duration::from_millis(100);
+const LONG: Duration = Duration::from_secs(3);
+
+fn client(proxy: &Proxy) -> LockClient {
+    ClientOptions::new().io_timeout(IO).open(proxy.url()).unwrap()
+}
+
+fn owner(server: &Server) -> Option<String> {
+    server.ask(&["GET", "k"])
+}
+
+/// Waits until an attempt that is sent now cannot be accepted any more.
+fn until_too_late() {
+    std::thread::sleep(IO + Duration::from_millis(100));
+}
+
+#[test]
+fn an_attempt_that_arrives_after_its_caller_gave_up_refuses_itself() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let lock = DistLock::new(&client(&proxy), "k");
+    lock.lock().unwrap().unlock().unwrap();
+    proxy.rule(Way::Request, Fate::Hold, 1, calls(TRY));
+    assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Unreachable);
+    until_too_late();
+    assert_eq!(proxy.release(), 1);
+    // It was executed: its take-back, or any later command on another connection, would see its lock.
+    eventually(LONG, "the final leave", || proxy.count(calls(LEAVE)) > 0);
+    std::thread::sleep(Duration::from_millis(30));
+    assert_eq!(owner(&server), None);
+}
+
+#[test]
+fn an_attempt_that_arrives_just_after_its_caller_gave_up_is_taken_back() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let lock = DistLock::new(&client(&proxy), "k");
+    lock.lock().unwrap().unlock().unwrap();
+    proxy.rule(Way::Request, Fate::Hold, 1, calls(TRY));
+    assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Unreachable);
+    proxy.release();
+    eventually(LONG, "taken by the late attempt, and then taken back", || {
+        proxy.count(calls(LEAVE)) > 0 && owner(&server).is_none()
+    });
+    assert!(lock.try_lock().is_ok());
+}
+
+#[test]
+fn a_ghost_of_a_lock_that_was_released_does_not_stay() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let lock = DistLock::new(&client(&proxy), "k");
+    lock.lock().unwrap().unlock().unwrap();
+    proxy.rule(Way::Request, Fate::Hold, 1, calls(TRY));
+    // The second attempt wins; the first is under way still.
+    let guard = lock.lock().unwrap();
+    let token = guard.token().to_owned();
+    guard.unlock().unwrap();
+    proxy.release();
+    eventually(LONG, "the final leave", || proxy.count(calls(LEAVE)) > 0);
+    eventually(LONG, "no ghost", || owner(&server).is_none_or(|owner| owner != token));
+    assert!(lock.try_lock_for(LONG).is_ok());
+}
+
+#[test]
+fn a_late_attempt_of_the_holder_never_shortens_its_lease() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let options = LockOptions::new().ttl(Duration::from_secs(2)).renew(Renew::Never);
+    let lock = DistLock::with_options(&client(&proxy), "k", &options).unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    proxy.rule(Way::Request, Fate::Hold, 1, calls(TRY));
+    let guard = lock.lock().unwrap();
+    guard.extend(Duration::from_secs(60)).unwrap();
+    assert_eq!(proxy.release(), 1);
+    std::thread::sleep(Duration::from_millis(50));
+    let left: u64 = server.ask(&["PTTL", "k"]);
+    assert!(left > 50_000, "{left}");
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn a_late_attempt_that_takes_the_lock_again_after_a_del_is_not_the_holders() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let options = LockOptions::new().ttl(Duration::from_secs(1));
+    let lock = DistLock::with_options(&client(&proxy), "k", &options).unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    proxy.rule(Way::Request, Fate::Hold, 1, calls(TRY));
+    let guard = lock.lock().unwrap();
+    let _: () = server.ask(&["DEL", "k"]);
+    proxy.release();
+    assert!(guard.wait_lost_for(Duration::from_secs(1)), "its fence is another");
+    drop(guard);
+    eventually(LONG, "nobody's lock", || owner(&server).is_none());
+}

@@ -1,0 +1,151 @@
+//! Requests and replies that do not arrive, and replies that are not ours.
+
+use std::time::{Duration, Instant};
+
+use distlock::{ClientOptions, DistLock, ErrorKind, LockClient, LockOptions};
+
+use crate::support::proxy::{LEAVE, RELEASE, TRY, calls, contains};
+use crate::support::{Fate, Proxy, SLACK, Server, Way, eventually};
+
+const IO: Duration = Duration::from_millis(150);
+
+pub(super) fn client(proxy: &Proxy) -> LockClient {
+    ClientOptions::new().io_timeout(IO).open(proxy.url()).unwrap()
+}
+
+fn keys(server: &Server) -> Vec<String> {
+    let mut keys: Vec<String> = server.ask(&["KEYS", "*"]);
+    keys.sort();
+    keys
+}
+
+#[test]
+fn a_cycle_is_two_commands_on_one_connection() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let client = LockClient::open(proxy.url()).unwrap();
+    let lock = DistLock::new(&client, "k");
+    assert_eq!(proxy.connections(), 0, "nothing is opened before it is used");
+    lock.lock().unwrap().unlock().unwrap();
+    let (requests, connections) = (proxy.requests(), proxy.connections());
+    for _ in 0..100 {
+        lock.lock().unwrap().unlock().unwrap();
+    }
+    assert_eq!(proxy.requests() - requests, 200);
+    assert_eq!(proxy.connections(), connections);
+}
+
+#[test]
+fn a_lost_reply_does_not_block_the_retry() {
+    for fate in [Fate::Lose, Fate::Cut, Fate::Halve] {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port());
+        let client = client(&proxy);
+        let lock = DistLock::new(&client, "k");
+        lock.lock().unwrap().unlock().unwrap();
+        proxy.rule(Way::Reply, fate.clone(), 1, calls(TRY));
+        let start = Instant::now();
+        let guard = lock.lock().unwrap();
+        assert!(start.elapsed() < IO + SLACK, "{fate:?}: {:?}", start.elapsed());
+        assert_eq!(server.ask::<String>(&["GET", "k"]), guard.token(), "{fate:?}");
+        guard.unlock().unwrap();
+        // The first attempt might have been executed late: it is taken back when it cannot be any more.
+        eventually(Duration::from_secs(3), "a final leave", || proxy.count(calls(LEAVE)) > 0);
+        assert_eq!(keys(&server), ["distlock:fence:{k}"], "{fate:?}");
+    }
+}
+
+#[test]
+fn a_lost_request_is_asked_again() {
+    for fate in [Fate::Lose, Fate::Cut, Fate::Halve] {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port());
+        let client = client(&proxy);
+        let lock = DistLock::new(&client, "k");
+        lock.lock().unwrap().unlock().unwrap();
+        proxy.rule(Way::Request, fate.clone(), 1, calls(TRY));
+        let guard = lock.try_lock_for(Duration::from_secs(5)).unwrap();
+        assert!(guard.is_valid(), "{fate:?}");
+        guard.unlock().unwrap();
+        assert!(!lock.is_locked().unwrap(), "{fate:?}");
+    }
+}
+
+#[test]
+fn a_release_whose_reply_was_lost_is_a_release() {
+    for fate in [Fate::Lose, Fate::Cut, Fate::Halve] {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port());
+        let lock = DistLock::new(&client(&proxy), "k");
+        let guard = lock.lock().unwrap();
+        proxy.rule(Way::Reply, fate.clone(), 1, calls(RELEASE));
+        guard.unlock().unwrap_or_else(|e| panic!("{fate:?}: {e}"));
+        eventually(Duration::from_secs(3), "released", || !lock.is_locked().unwrap_or(true));
+    }
+}
+
+#[test]
+fn a_release_whose_request_was_lost_is_made_up_for() {
+    for fate in [Fate::Lose, Fate::Cut, Fate::Halve] {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port());
+        let lock = DistLock::new(&client(&proxy), "k");
+        let guard = lock.lock().unwrap();
+        proxy.rule(Way::Request, fate.clone(), 1, calls(RELEASE));
+        guard.unlock().unwrap_or_else(|e| panic!("{fate:?}: {e}"));
+        eventually(Duration::from_secs(3), "released", || server.ask::<Option<String>>(&["GET", "k"]).is_none());
+    }
+}
+
+#[test]
+fn a_reply_that_belongs_to_another_call_never_locks() {
+    let old_answer: &[u8] = b"$23\r\nheld 1764547200000000 1\r\n";
+    for bytes in
+        [&b"+PONG\r\n"[..], b"+OK\r\n", old_answer, b"$27\r\nheld 1764547200000000 1 999\r\n", b"$-1\r\n", b":1\r\n"]
+    {
+        let bytes: &'static [u8] = Vec::leak(bytes.to_vec());
+        let server = Server::start();
+        let proxy = Proxy::to(server.port());
+        let client = client(&proxy);
+        let lock = DistLock::new(&client, "k");
+        lock.lock().unwrap().unlock().unwrap();
+        let _: () = server.ask(&["SET", "k", "somebody", "PX", "60000"]);
+        proxy.rule(Way::Reply, Fate::Precede(bytes), 1, calls(TRY));
+        let error = lock.try_lock().unwrap_err();
+        assert!(error.is_taken(), "{:?}: {error:?}", String::from_utf8_lossy(bytes));
+        // And every time: not Redis, or a proxy that is out of step.
+        proxy.rule(Way::Reply, Fate::Precede(bytes), usize::MAX, calls(TRY));
+        let error = lock.try_lock().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{error:?}");
+        proxy.pass();
+        assert!(lock.try_lock().unwrap_err().is_taken());
+    }
+}
+
+#[test]
+fn a_connection_that_timed_out_is_not_used_again() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let lock = DistLock::new(&client(&proxy), "k");
+    lock.lock().unwrap().unlock().unwrap();
+    proxy.rule(Way::Reply, Fate::Hold, 1, calls(TRY));
+    assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Unreachable);
+    let connections = proxy.connections();
+    // Its answer arrives in the end, and nobody listens.
+    proxy.release();
+    let other = DistLock::new(&client(&proxy), "other");
+    assert!(other.try_lock().is_ok());
+    eventually(Duration::from_secs(5), "the attempt is taken back", || lock.try_lock().is_ok());
+    assert!(proxy.connections() > connections);
+}
+
+#[test]
+fn a_retry_has_the_token_of_the_first_attempt() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let lock = DistLock::with_options(&client(&proxy), "k", &LockOptions::new().label("same")).unwrap();
+    proxy.rule(Way::Reply, Fate::Lose, 2, calls(TRY));
+    let guard = lock.lock().unwrap();
+    let token = guard.token().to_owned();
+    assert_eq!(proxy.count(|request| calls(TRY)(request) && contains(request, token.as_bytes())), 3 + 1);
+}

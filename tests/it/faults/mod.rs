@@ -1,0 +1,9 @@
+//! What is promised under faults: lost and late messages, silent and restarted servers, error answers.
+
+mod errors;
+mod late;
+mod lost;
+mod outage;
+mod release;
+mod renewal;
+mod stale;

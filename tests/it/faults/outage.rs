@@ -1,0 +1,296 @@
+//! Servers that are down, silent or half dead: every call ends in its time, with the right word for it.
+
+use std::{
+    error::Error as _,
+    io::Write,
+    net::TcpListener,
+    thread,
+    time::{Duration, Instant},
+};
+
+use distlock::{ClientOptions, DistLock, Error, ErrorKind, LockClient, LockOptions};
+
+use crate::support::proxy::{TRY, calls};
+use crate::support::server::free_port;
+use crate::support::{Fate, Proxy, SLACK, Server, Way, eventually};
+
+const IO: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_millis(500);
+
+fn client(url: impl AsRef<str>) -> LockClient {
+    ClientOptions::new().io_timeout(IO).open(url.as_ref()).unwrap()
+}
+
+fn impatient(client: &LockClient, key: &str) -> DistLock {
+    DistLock::with_options(client, key, &LockOptions::new().unreachable_after(PATIENCE)).unwrap()
+}
+
+/// `try_lock_for(d)` fails within d and one I/O timeout, and not before d.
+#[track_caller]
+fn ends_in_time(lock: &DistLock, d: Duration) -> Error {
+    let start = Instant::now();
+    let error = lock.try_lock_for(d).unwrap_err();
+    let took = start.elapsed();
+    assert!(took >= d, "{took:?}: {error:?}");
+    assert!(took < d + IO + SLACK, "{took:?}: {error:?}");
+    error
+}
+
+/// A listener that accepts and says no more than `words`.
+fn mumbler(words: &'static [u8]) -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        let mut open = Vec::new();
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.write_all(words);
+            open.push(stream);
+        }
+    });
+    port
+}
+
+#[test]
+fn a_refused_port_is_reported_at_once_with_its_cause() {
+    let lock = DistLock::new(&client(format!("redis://127.0.0.1:{}/", free_port())), "k");
+    let start = Instant::now();
+    let error = lock.try_lock().unwrap_err();
+    assert!(start.elapsed() < Duration::from_millis(100), "{:?}", start.elapsed());
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    let cause = error.source().unwrap().to_string();
+    assert!(cause.contains("refused"), "{cause}");
+    assert!(!error.to_string().contains("refused"), "the cause is in source() alone: {error}");
+}
+
+#[test]
+fn try_lock_for_on_a_silent_server_ends_in_time() {
+    let server = Server::start();
+    let client = client(server.url());
+    let lock = DistLock::new(&client, "k");
+    lock.lock().unwrap().unlock().unwrap();
+    server.pause();
+    for d in [Duration::ZERO, Duration::from_millis(50), Duration::from_millis(500)] {
+        assert_eq!(ends_in_time(&lock, d).kind(), ErrorKind::Unreachable, "{d:?}");
+    }
+    server.resume();
+    eventually(Duration::from_secs(5), "free again", || lock.try_lock().is_ok());
+}
+
+#[test]
+fn try_lock_for_on_a_listener_that_never_answers_ends_in_time_also_with_a_login() {
+    let half_an_answer = b"+OK\r\n+OK\r\n+OK\r\n*2\r\n$10\r\n17645";
+    for words in [&b""[..], b"+OK\r\n", b"+O", half_an_answer] {
+        let words: &'static [u8] = Vec::leak(words.to_vec());
+        let lock = DistLock::new(&client(format!("redis://user:secret@127.0.0.1:{}/3", mumbler(words))), "k");
+        for d in [Duration::ZERO, Duration::from_millis(300)] {
+            assert_eq!(ends_in_time(&lock, d).kind(), ErrorKind::Unreachable, "{:?}", String::from_utf8_lossy(words));
+        }
+    }
+}
+
+#[test]
+fn try_lock_for_on_a_refusing_server_ends_in_time() {
+    let lock = DistLock::new(&client(format!("redis://127.0.0.1:{}/", free_port())), "k");
+    assert_eq!(ends_in_time(&lock, Duration::from_millis(300)).kind(), ErrorKind::Unreachable);
+}
+
+#[test]
+fn something_else_that_listens_there_is_a_protocol_error_at_once() {
+    let lock =
+        DistLock::new(&client(format!("redis://127.0.0.1:{}/", mumbler(b"HTTP/1.1 400 Bad Request\r\n\r\n"))), "k");
+    let start = Instant::now();
+    assert_eq!(lock.lock().unwrap_err().kind(), ErrorKind::Protocol);
+    assert!(start.elapsed() < IO + SLACK);
+}
+
+#[test]
+fn a_full_pool_is_exhausted_only_if_the_server_answers() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let io = Duration::from_millis(600);
+    let client = ClientOptions::new().io_timeout(io).max_connections(1).open(proxy.url()).unwrap();
+    let (slow, other) = (DistLock::new(&client, "slow"), DistLock::new(&client, "other"));
+    other.lock().unwrap().unlock().unwrap();
+    // The only connection is busy with a call whose answer does not come.
+    proxy.rule(Way::Reply, Fate::Hold, usize::MAX, calls(TRY));
+    thread::scope(|scope| {
+        let stuck = scope.spawn(|| slow.try_lock());
+        eventually(Duration::from_secs(2), "a held reply", || proxy.held() > 0);
+        let start = Instant::now();
+        let error = other.try_lock().unwrap_err();
+        assert!(start.elapsed() < io + SLACK, "{:?}", start.elapsed());
+        assert!(matches!(error.kind(), ErrorKind::Exhausted | ErrorKind::Unreachable), "{error:?}");
+        assert_eq!(stuck.join().unwrap().unwrap_err().kind(), ErrorKind::Unreachable);
+    });
+    // Nothing was heard of the server meanwhile: the pool is not what is wrong.
+    let error = other.try_lock().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:?}");
+}
+
+#[test]
+fn a_given_pool_that_its_application_uses_up_is_exhausted() {
+    let server = Server::start();
+    let pool = redis::Client::open(server.url()).unwrap();
+    let pool = r2d2::Pool::builder().max_size(1).test_on_check_out(false).build(pool).unwrap();
+    let client = ClientOptions::new().io_timeout(IO).open_pool(pool.clone()).unwrap();
+    let lock = DistLock::new(&client, "k");
+    lock.lock().unwrap().unlock().unwrap();
+    let taken = pool.get().unwrap();
+    assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Exhausted);
+    assert_eq!(ends_in_time(&lock, Duration::from_millis(300)).kind(), ErrorKind::Exhausted);
+    drop(taken);
+    assert!(lock.try_lock().is_ok());
+}
+
+#[test]
+fn a_lost_reply_on_a_given_pool_does_not_block_the_retry() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let pool = redis::Client::open(proxy.url()).unwrap();
+    let pool = r2d2::Pool::builder().max_size(2).test_on_check_out(false).build(pool).unwrap();
+    let lock = DistLock::new(&LockClient::from_pool(pool), "k");
+    lock.lock().unwrap().unlock().unwrap();
+    proxy.rule(Way::Reply, Fate::Cut, 1, calls(TRY));
+    let guard = lock.try_lock_for(Duration::from_secs(5)).unwrap();
+    assert_eq!(server.ask::<String>(&["GET", "k"]), guard.token());
+    drop(guard);
+    assert_eq!(server.ask::<Option<String>>(&["GET", "k"]), None);
+}
+
+#[test]
+fn a_given_connection_that_is_out_of_step_never_locks() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let pool = redis::Client::open(proxy.url()).unwrap();
+    let pool = r2d2::Pool::builder().max_size(1).test_on_check_out(false).build(pool).unwrap();
+    let lock = DistLock::new(&LockClient::from_pool(pool), "k");
+    lock.lock().unwrap().unlock().unwrap();
+    // From here on every answer is that of the call before: it cannot be discarded, only seen through.
+    proxy.rule(Way::Reply, Fate::Precede(b"+PONG\r\n"), 1, calls(TRY));
+    for _ in 0..3 {
+        assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Protocol);
+    }
+    // What those attempts took is taken back.
+    eventually(Duration::from_secs(9), "nobody's", || server.ask::<Option<String>>(&["GET", "k"]).is_none());
+}
+
+#[test]
+fn a_silent_server_delays_no_other_client_of_the_process() {
+    let (silent, well) = (Server::start(), Server::start());
+    let (stuck, free) = (client(silent.url()), client(well.url()));
+    let lock = DistLock::new(&free, "k");
+    lock.lock().unwrap().unlock().unwrap();
+    silent.pause();
+    thread::scope(|scope| {
+        for i in 0..8 {
+            let lock = DistLock::new(&stuck, format!("k{i}"));
+            scope.spawn(move || lock.try_lock_for(Duration::from_secs(1)).unwrap_err());
+        }
+        let start = Instant::now();
+        for _ in 0..50 {
+            lock.lock().unwrap().unlock().unwrap();
+        }
+        assert!(start.elapsed() < Duration::from_millis(700), "{:?}", start.elapsed());
+    });
+}
+
+#[test]
+fn a_program_may_start_before_redis() {
+    let mut server = Server::start();
+    server.kill();
+    let client = client(server.url());
+    assert_eq!(client.ping().unwrap_err().kind(), ErrorKind::Unreachable);
+    let lock = DistLock::new(&client, "k");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| lock.lock().unwrap().unlock());
+        thread::sleep(Duration::from_millis(300));
+        server.restart();
+        waiting.join().unwrap().unwrap();
+    });
+    client.ping().unwrap();
+}
+
+#[test]
+fn zero_patience_fails_at_the_first_error() {
+    let client = client(format!("redis://127.0.0.1:{}/", free_port()));
+    let options = LockOptions::new().unreachable_after(Duration::ZERO);
+    let lock = DistLock::with_options(&client, "k", &options).unwrap();
+    let start = Instant::now();
+    assert_eq!(lock.lock().unwrap_err().kind(), ErrorKind::Unreachable);
+    assert!(start.elapsed() < Duration::from_millis(100), "{:?}", start.elapsed());
+}
+
+#[test]
+fn all_waiters_of_a_key_give_up_together_and_say_why() {
+    let lock = impatient(&client(format!("redis://127.0.0.1:{}/", free_port())), "k");
+    thread::scope(|scope| {
+        let waiters: Vec<_> = (0..6)
+            .map(|_| {
+                scope.spawn(|| {
+                    let start = Instant::now();
+                    (lock.lock().unwrap_err(), start.elapsed())
+                })
+            })
+            .collect();
+        for waiter in waiters {
+            let (error, took) = waiter.join().unwrap();
+            assert_eq!(error.kind(), ErrorKind::Unreachable);
+            assert!(error.source().unwrap().to_string().contains("refused"), "{error:?}");
+            assert!(took >= PATIENCE, "{took:?}");
+            // A waiter in the gate looks once a second.
+            assert!(took < PATIENCE + Duration::from_secs(1) + SLACK, "{took:?}");
+        }
+    });
+}
+
+#[test]
+fn a_wait_behind_a_holder_is_not_an_outage() {
+    let server = Server::start();
+    let client = client(server.url());
+    let mine = impatient(&client, "k");
+    let theirs = impatient(&self::client(server.url()), "k");
+    let guard = mine.lock().unwrap();
+    thread::scope(|scope| {
+        let (local, distant) = (scope.spawn(|| mine.lock().map(drop)), scope.spawn(|| theirs.lock().map(drop)));
+        thread::sleep(3 * PATIENCE);
+        assert!(!local.is_finished() && !distant.is_finished());
+        guard.unlock().unwrap();
+        local.join().unwrap().unwrap();
+        distant.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn patience_starts_again_with_a_useful_answer() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let lock = impatient(&client(proxy.url()), "k");
+    let _: () = server.ask(&["SET", "k", "somebody", "PX", "60000"]);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| lock.lock());
+        // Outages that are each shorter than the patience, and together longer.
+        for _ in 0..4 {
+            proxy.refuse(true);
+            thread::sleep(PATIENCE / 2);
+            proxy.refuse(false);
+            thread::sleep(PATIENCE / 2);
+        }
+        assert!(!waiting.is_finished());
+        let _: () = server.ask(&["DEL", "k"]);
+        drop(waiting.join().unwrap().unwrap());
+    });
+}
+
+#[test]
+fn taken_is_never_the_word_for_an_outage_nor_an_outage_the_word_for_taken() {
+    let mut server = Server::start();
+    let client = client(server.url());
+    let lock = DistLock::new(&client, "k");
+    let guard = DistLock::new(&self::client(server.url()), "k").lock().unwrap();
+    assert!(ends_in_time(&lock, Duration::from_millis(100)).is_taken());
+    server.kill();
+    assert_eq!(ends_in_time(&lock, Duration::from_millis(100)).kind(), ErrorKind::Unreachable);
+    server.restart();
+    drop(guard);
+    assert!(lock.try_lock_for(Duration::from_secs(5)).is_ok());
+}

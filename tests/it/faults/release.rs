@@ -1,0 +1,88 @@
+//! Giving back when Redis does not cooperate.
+
+use std::time::{Duration, Instant};
+
+use distlock::{ClientOptions, DistLock, ErrorKind, LockClient, LockOptions, Renew};
+
+use crate::support::{SLACK, Server, eventually};
+
+const IO: Duration = Duration::from_millis(200);
+
+fn client(server: &Server) -> LockClient {
+    ClientOptions::new().io_timeout(IO).open(server.url()).unwrap()
+}
+
+#[test]
+fn unlock_on_a_silent_server_is_bounded_and_goes_on_in_the_background() {
+    let server = Server::start();
+    let lock = DistLock::new(&client(&server), "k");
+    let guard = lock.lock().unwrap();
+    server.pause();
+    let start = Instant::now();
+    guard.unlock().expect("the lease is good: the section was covered");
+    assert!(start.elapsed() < IO + SLACK, "{:?}", start.elapsed());
+    server.resume();
+    eventually(Duration::from_secs(3), "released", || server.ask::<Option<String>>(&["GET", "k"]).is_none());
+}
+
+#[test]
+fn unlock_on_a_silent_server_after_the_lease_is_an_error() {
+    let server = Server::start();
+    let options = LockOptions::new().ttl(Duration::from_millis(300));
+    let lock = DistLock::with_options(&client(&server), "k", &options).unwrap();
+    let guard = lock.lock().unwrap();
+    server.pause();
+    assert!(guard.wait_lost_for(Duration::from_secs(3)));
+    let start = Instant::now();
+    assert_eq!(guard.unlock().unwrap_err().kind(), ErrorKind::Lost);
+    assert!(start.elapsed() < IO + SLACK, "{:?}", start.elapsed());
+}
+
+#[test]
+fn guards_that_are_dropped_while_the_server_is_known_to_be_down_do_not_wait_each() {
+    let mut server = Server::start();
+    let client = client(&server);
+    let guards: Vec<_> = (0..100).map(|i| DistLock::new(&client, format!("k{i}")).lock().unwrap()).collect();
+    server.kill();
+    let start = Instant::now();
+    drop(guards);
+    assert!(start.elapsed() < 10 * IO, "{:?}", start.elapsed());
+}
+
+#[test]
+fn guards_that_are_dropped_while_the_server_is_silent_do_not_wait_each() {
+    let server = Server::start();
+    let client = client(&server);
+    let guards: Vec<_> = (0..100).map(|i| DistLock::new(&client, format!("k{i}")).lock().unwrap()).collect();
+    server.pause();
+    let start = Instant::now();
+    drop(guards);
+    assert!(start.elapsed() < 10 * IO, "{:?}", start.elapsed());
+    server.resume();
+    eventually(Duration::from_secs(5), "all released", || server.ask::<Vec<String>>(&["KEYS", "k*"]).is_empty());
+}
+
+#[test]
+fn the_client_may_go_before_a_release_is_done() {
+    let server = Server::start();
+    let client = client(&server);
+    let guard = DistLock::new(&client, "k").lock().unwrap();
+    server.pause();
+    drop(client);
+    guard.unlock().unwrap();
+    server.resume();
+    eventually(Duration::from_secs(3), "released", || server.ask::<Option<String>>(&["GET", "k"]).is_none());
+}
+
+#[test]
+fn a_release_that_never_comes_through_leaves_the_key_to_its_ttl() {
+    let server = Server::start();
+    let options = LockOptions::new().ttl(Duration::from_millis(500)).renew(Renew::Never);
+    let lock = DistLock::with_options(&client(&server), "k", &options).unwrap();
+    let guard = lock.lock().unwrap();
+    server.pause();
+    drop(guard);
+    std::thread::sleep(Duration::from_millis(600));
+    server.resume();
+    eventually(Duration::from_secs(2), "gone", || server.ask::<Option<String>>(&["GET", "k"]).is_none());
+}
