@@ -2,6 +2,7 @@
 
 pub(crate) mod proxy;
 pub(crate) mod server;
+pub(crate) mod ways;
 
 use std::time::{Duration, Instant};
 
