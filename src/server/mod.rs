@@ -10,6 +10,7 @@ mod health;
 mod link;
 mod lookup;
 mod pool;
+mod scheduler;
 pub(crate) mod script;
 pub(crate) mod server_clock;
 mod slot;

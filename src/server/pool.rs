@@ -1,14 +1,13 @@
 //! Connections of our own: a bounded pool of slots, and one slot for the background.
 //!
 //! r2d2 is what it is good at here, a bounded pool: a check-out never waits for a connect, nothing is
-//! tested, nothing is opened before it is used. All pools of the process share one scheduler thread,
-//! which never blocks, since slots connect elsewhere.
+//! tested, nothing is opened before it is used.
 
 use std::{
     convert::Infallible,
     fmt,
     sync::{
-        Arc, LazyLock, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
@@ -16,24 +15,18 @@ use std::{
 
 use parking_lot::Mutex;
 use r2d2::PooledConnection;
-use scheduled_thread_pool::ScheduledThreadPool;
 
 use super::failure::Failure;
 use super::handshake::Address;
 use super::health::Health;
 use super::link::{Link, Reply};
+use super::scheduler::scheduler;
 use super::script::Command;
 use super::slot::{Exchanged, Slot};
 use crate::clock::Moment;
 
 /// Connections that nobody used for so long are closed.
 const IDLE: Duration = Duration::from_secs(60);
-
-/// r2d2's reaper jobs never leave a shared scheduler, so its time limits stay off; and a dropped
-/// scheduler lives on for half a minute, so there is one for the life of the process.
-static SCHEDULER: LazyLock<Arc<ScheduledThreadPool>> = LazyLock::new(|| {
-    Arc::new(ScheduledThreadPool::builder().num_threads(1).thread_name_pattern("distlock-pool").build())
-});
 
 pub(crate) struct Pool {
     address: Address,
@@ -52,9 +45,10 @@ impl Pool {
             .max_size(max_connections)
             .min_idle(Some(0))
             .test_on_check_out(false)
+            // r2d2's reaper jobs would never leave a shared scheduler.
             .idle_timeout(None)
             .max_lifetime(None)
-            .thread_pool(Arc::clone(&SCHEDULER))
+            .thread_pool(scheduler())
             .build_unchecked(Slots);
         Arc::new_cyclic(|own| Pool {
             address,
@@ -91,7 +85,7 @@ impl Pool {
             return;
         }
         let own = self.own.clone();
-        SCHEDULER.execute_after(IDLE / 2, move || {
+        scheduler().execute_after(IDLE / 2, move || {
             if let Some(pool) = own.upgrade() {
                 pool.sweeping.store(false, Relaxed);
                 if pool.close_idle(IDLE) {

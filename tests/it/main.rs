@@ -3,5 +3,7 @@
 mod support;
 
 mod faults;
+mod keeping;
 mod laws;
+mod processes;
 mod smoke;

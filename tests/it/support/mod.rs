@@ -3,6 +3,7 @@
 pub(crate) mod proxy;
 pub(crate) mod server;
 pub(crate) mod ways;
+pub(crate) mod workers;
 
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,114 @@
+//! Keeping locks for long, and many of them.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use distlock::{DistLock, DistLockGuard, LockClient, LockOptions};
+
+use crate::support::{Server, eventually, workers};
+
+fn lock(client: &LockClient, key: &str, ttl: Duration) -> DistLock {
+    DistLock::with_options(client, key, &LockOptions::new().ttl(ttl)).unwrap()
+}
+
+#[test]
+fn a_lock_held_twenty_times_its_ttl_is_never_lost() {
+    let server = Server::start();
+    let client = LockClient::open(server.url()).unwrap();
+    let ttl = Duration::from_secs(1);
+    let guard = lock(&client, "k", ttl).lock().unwrap();
+    let token = guard.token().to_owned();
+    let end = Instant::now() + 20 * ttl;
+    while Instant::now() < end {
+        assert!(!guard.wait_lost_for(ttl / 4), "lost {:?} before the end", end - Instant::now());
+        assert_eq!(server.ask::<String>(&["GET", "k"]), token);
+    }
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn two_thousand_locks_are_renewed_by_one_thread_and_none_is_lost() {
+    let server = Server::start();
+    // In a process of its own, whose threads are its own.
+    workers::ends_well(workers::start("many locks", &server), Duration::from_secs(60));
+}
+
+pub(crate) fn many_locks(url: &str) {
+    let client = LockClient::open(url).unwrap();
+    let ttl = Duration::from_secs(2);
+    let guards: Vec<_> = (0..2000).map(|i| lock(&client, &format!("k{i}"), ttl).lock().unwrap()).collect();
+    let end = Instant::now() + 3 * ttl;
+    while Instant::now() < end {
+        std::thread::sleep(ttl / 8);
+        let lost = guards.iter().filter(|guard| !guard.is_valid()).count();
+        assert_eq!(lost, 0, "{:?} before the end", end - Instant::now());
+    }
+    assert_eq!(threads("distlock-dog"), 1);
+    guards.into_iter().for_each(|guard| guard.unlock().unwrap());
+    drop(client);
+    eventually(Duration::from_secs(5), "the thread ends with its client", || threads("distlock-dog") == 0);
+}
+
+/// Threads of this process whose name begins so.
+fn threads(name: &str) -> usize {
+    let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
+    tasks
+        .filter_map(|task| fs::read_to_string(task.path().join("comm")).ok())
+        .filter(|comm| comm.starts_with(name))
+        .count()
+}
+
+#[test]
+fn locks_of_very_different_ttls_are_kept_side_by_side() {
+    let server = Server::start();
+    let client = LockClient::open(server.url()).unwrap();
+    let ttls = [100, 150, 300, 1000, 30_000].map(Duration::from_millis);
+    let guards: Vec<_> =
+        (0..100).map(|i| lock(&client, &format!("k{i}"), ttls[i % ttls.len()]).lock().unwrap()).collect();
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(guards.iter().all(DistLockGuard::is_valid));
+}
+
+#[test]
+fn a_new_acquisition_after_a_loss_is_renewed_again() {
+    let server = Server::start();
+    let client = LockClient::open(server.url()).unwrap();
+    let ttl = Duration::from_millis(300);
+    let lock = lock(&client, "k", ttl);
+    for _ in 0..3 {
+        let guard = lock.lock().unwrap();
+        assert!(!guard.wait_lost_for(2 * ttl));
+        let _: () = server.ask(&["DEL", "k"]);
+        assert!(guard.wait_lost_for(Duration::from_secs(5)));
+    }
+}
+
+#[test]
+fn nothing_stands_in_redis_after_a_mixed_run_but_fences_with_a_ttl() {
+    let server = Server::start();
+    let client = LockClient::open(server.url()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..6 {
+            let client = &client;
+            scope.spawn(move || {
+                for round in 0..60 {
+                    let key = format!("k{}", (thread + round) % 4);
+                    let lock = lock(client, &key, Duration::from_secs(1));
+                    match round % 4 {
+                        0 => drop(lock.lock()),
+                        1 => drop(lock.try_lock()),
+                        2 => drop(lock.try_lock_for(Duration::from_millis(3))),
+                        _ => drop(lock.force_unlock()),
+                    }
+                }
+            });
+        }
+    });
+    let keys: Vec<String> = server.ask(&["KEYS", "*"]);
+    for key in keys {
+        assert!(key.starts_with("distlock:fence:"), "{key}");
+        assert!(server.ask::<i64>(&["PTTL", &key]) > 0, "{key} has no ttl");
+    }
+}
