@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    panic::{RefUnwindSafe, UnwindSafe},
     sync::{
         Arc,
         atomic::{
@@ -88,6 +89,10 @@ impl Drop for Sleeper<'_> {
         self.interrupt.shared.sleepers.lock().retain(|(ticket, _)| *ticket != self.ticket);
     }
 }
+
+// A panic leaves nothing half changed here: its mutex guards a list, and user code never runs under it.
+impl UnwindSafe for Interrupt {}
+impl RefUnwindSafe for Interrupt {}
 
 impl fmt::Debug for Interrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

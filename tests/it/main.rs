@@ -6,4 +6,7 @@ mod faults;
 mod keeping;
 mod laws;
 mod processes;
+mod scripts;
 mod smoke;
+mod std_mutex;
+mod surface;

@@ -87,3 +87,89 @@ fn crc16(bytes: &[u8]) -> u16 {
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn helpers(key: &str) -> [String; 3] {
+        let tag = Tag::of(key);
+        RESERVED.map(|prefix| tag.helper(prefix, key))
+    }
+
+    /// The text of a JSON string.
+    fn decoded(json: &str) -> String {
+        let mut text = String::new();
+        let mut chars = json.trim_matches('"').chars();
+        while let Some(c) = chars.next() {
+            text.push(match c {
+                '\\' => match chars.next().unwrap() {
+                    'n' => '\n',
+                    't' => '\t',
+                    'u' => {
+                        let code: String = chars.by_ref().take(4).collect();
+                        char::from_u32(u32::from_str_radix(&code, 16).unwrap()).unwrap()
+                    }
+                    plain => plain,
+                },
+                c => c,
+            });
+        }
+        text
+    }
+
+    #[test]
+    fn awkward_keys_have_the_names_and_the_slots_that_a_server_gave_them() {
+        let table = include_str!("../../../tests/it/names.tsv");
+        let rows: Vec<Vec<&str>> = table.lines().skip(1).map(|line| line.split('\t').collect()).collect();
+        assert_eq!(rows.len(), 41);
+        for row in rows {
+            let (key, name) = (decoded(row[0]), decoded(row[2]));
+            assert_eq!(slot(&key), row[1].parse::<u16>().unwrap(), "{key:?}");
+            let names = helpers(&key);
+            assert_eq!(names[0], name, "{key:?}");
+            assert_eq!(names[1], name.replacen("fence", "queue", 1), "{key:?}");
+            assert_eq!(names[2], name.replacen("fence", "waiters", 1), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn every_slot_has_a_number_below_110_000() {
+        let slots: HashSet<u16> = (0..110_000u32).map(|n| crc16(n.to_string().as_bytes()) % 16384).collect();
+        assert_eq!(slots.len(), 16384);
+    }
+
+    /// Keys that are likely to be mistaken for each other.
+    fn key() -> impl Strategy<Value = String> {
+        "[{}:/ax0-9]{0,8}"
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+        #[test]
+        fn helper_keys_lie_in_the_slot_of_their_lock(key in key()) {
+            for helper in helpers(&key) {
+                prop_assert_eq!(slot(&helper), slot(&key), "{:?}", helper);
+            }
+        }
+
+        #[test]
+        fn no_two_locks_share_a_helper_key(a in key(), b in key()) {
+            prop_assume!(a != b);
+            let all: HashSet<String> = helpers(&a).into_iter().chain(helpers(&b)).collect();
+            prop_assert_eq!(all.len(), 6, "{:?} {:?}", a, b);
+        }
+
+        #[test]
+        fn no_helper_key_can_be_locked(key in key()) {
+            for helper in helpers(&key) {
+                prop_assert!(RESERVED.iter().any(|prefix| helper.starts_with(prefix)));
+            }
+        }
+    }
+}
