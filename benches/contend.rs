@@ -1,1 +1,142 @@
-fn main() {}
+//! Threads of one process, and processes, that contend for one key, beside the raw limit: threads and
+//! processes that spin on `SET NX PX` with the same pauses. `cargo bench --bench contend`.
+//!
+//! For each: sections a second, commands a section, and the share of the contender that got fewest and
+//! of the one that got most (1 is fair).
+
+mod support;
+
+use std::{
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use distlock::{DistLock, LockClient, redis};
+use support::{Raw, Server, connect, url};
+
+const TIME: Duration = Duration::from_secs(2);
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, kind, port, number] = &arguments[..]
+        && kind != "--bench"
+    {
+        let port = port.parse().expect("a port");
+        let sections = if kind == "raw" { raw_sections(port) } else { lock_sections(&client(port)) };
+        return report(port, number, sections);
+    }
+    if !arguments.iter().any(|argument| argument == "--bench") {
+        return;
+    }
+    println!(
+        "{:<34} {:>11} {:>10} {:>8} {:>8}",
+        "one key, sections of no length", "sections/s", "commands", "fewest", "most"
+    );
+    for threads in [1, 2, 4, 8] {
+        row(&format!("raw, {threads} threads"), |port| in_threads(threads, || raw_sections(port)));
+        row(&format!("DistLock, {threads} threads"), |port| {
+            let client = client(port);
+            in_threads(threads, || lock_sections(&client))
+        });
+    }
+    for processes in [2, 4, 8] {
+        row(&format!("raw, {processes} processes"), |port| in_processes(processes, "raw", port));
+        row(&format!("DistLock, {processes} processes"), |port| in_processes(processes, "lock", port));
+    }
+}
+
+/// One measurement on a server of its own.
+fn row(name: &str, contend: impl FnOnce(u16) -> Vec<u64>) {
+    let server = Server::start();
+    let shares = contend(server.port);
+    let all: u64 = shares.iter().sum();
+    let fair = all as f64 / shares.len() as f64;
+    let share = |n: Option<&u64>| n.map_or(0.0, |&n| n as f64 / fair);
+    println!(
+        "{name:<34} {:>11.0} {:>10.2} {:>8.2} {:>8.2}",
+        all as f64 / TIME.as_secs_f64(),
+        calls(server.port) as f64 / all as f64,
+        share(shares.iter().min()),
+        share(shares.iter().max()),
+    );
+}
+
+/// Calls that acquire or release, as the server counted them.
+fn calls(port: u16) -> u64 {
+    let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut connect(&url(port))).expect("INFO");
+    let count = |command: &str| -> u64 {
+        let line =
+            stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls="))).unwrap_or("0");
+        line.split(',').next().and_then(|n| n.parse().ok()).unwrap_or(0)
+    };
+    // A SET is a call of its own in raw; in our scripts, which ask for the time, it is a part.
+    let sets = if count("time") > 0 { 0 } else { count("set") };
+    count("evalsha") + count("eval") + sets
+}
+
+fn client(port: u16) -> LockClient {
+    LockClient::open(url(port)).expect("an address")
+}
+
+fn in_threads(threads: usize, sections: impl Fn() -> u64 + Sync) -> Vec<u64> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(&sections)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    })
+}
+
+fn in_processes(processes: usize, kind: &str, port: u16) -> Vec<u64> {
+    let program = std::env::current_exe().expect("this program");
+    let start = |number: usize| -> Child {
+        let mut command = Command::new(&program);
+        command.args([kind, &port.to_string(), &number.to_string()]).stdout(Stdio::null());
+        command.spawn().expect("a process")
+    };
+    let children: Vec<Child> = (0..processes).map(start).collect();
+    children.into_iter().for_each(|mut child| assert!(child.wait().expect("an end").success()));
+    let shares: Vec<u64> = redis::cmd("HVALS").arg("shares").query(&mut connect(&url(port))).expect("HVALS");
+    assert_eq!(shares.len(), processes);
+    shares
+}
+
+fn report(port: u16, number: &str, sections: u64) {
+    redis::cmd("HSET").arg("shares").arg(number).arg(sections).exec(&mut connect(&url(port))).expect("HSET");
+}
+
+fn lock_sections(client: &LockClient) -> u64 {
+    let lock = DistLock::new(client, "bench:lock");
+    count(|| lock.lock().and_then(|guard| guard.unlock()).expect("a section"))
+}
+
+/// The same pauses as the library's: three attempts at once, then 2 to 50 ms with decorrelated jitter.
+fn raw_sections(port: u16) -> u64 {
+    let mut raw = Raw::new(&url(port));
+    let token = format!("{}-{:?}", std::process::id(), thread::current().id());
+    let mut random = 0x9E37_79B9_7F4A_7C15_u64 ^ u64::from(std::process::id());
+    count(|| {
+        let (mut spins, mut pause) = (0, 0);
+        while !raw.acquire("bench:raw", &token) {
+            if spins < 3 {
+                spins += 1;
+                thread::yield_now();
+                continue;
+            }
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let most = (pause * 3).clamp(2_000, 50_000);
+            pause = 2_000 + (random >> 33) % (most - 2_000 + 1);
+            thread::sleep(Duration::from_micros(pause));
+        }
+        raw.release("bench:raw", &token);
+    })
+}
+
+fn count(mut section: impl FnMut()) -> u64 {
+    let end = Instant::now() + TIME;
+    let mut sections = 0;
+    while Instant::now() < end {
+        section();
+        sections += 1;
+    }
+    sections
+}

@@ -8,6 +8,9 @@ use std::time::Instant;
 use distlock::{DistLock, LockClient};
 use support::{Bare, Raw, Server, median};
 
+/// A name, and one cycle.
+type Contestant<'a> = (&'static str, Box<dyn FnMut() + 'a>);
+
 const ROUNDS: usize = 40;
 const CYCLES: usize = 2_000;
 
@@ -22,7 +25,7 @@ fn main() {
     let client = LockClient::open(server.url()).expect("an address");
     let lock = DistLock::new(&client, "bench:lock");
 
-    let mut contestants: [(&str, Box<dyn FnMut()>); 4] = [
+    let mut contestants: [Contestant<'_>; 4] = [
         (
             "raw: SET NX PX + compare-and-delete",
             Box::new(move || {

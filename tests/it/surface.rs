@@ -49,7 +49,7 @@ fn a_lock_and_an_error_are_a_word_each() {
 fn options_are_constants_and_references_to_a_client_of_any_kind_will_do() {
     let shared = Arc::new(REDIS.clone());
     let lock = DistLock::with_options(&REDIS, "report", &BRIEF).unwrap();
-    for lock in [lock, DistLock::new(&shared, String::from("report")), DistLock::new(&REDIS, format!("{}", "report"))] {
+    for lock in [lock, DistLock::new(&shared, String::from("report")), DistLock::new(&REDIS, "report")] {
         assert_eq!(lock.key(), "report");
         assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Unreachable);
     }

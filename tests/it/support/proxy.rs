@@ -41,6 +41,8 @@ pub(crate) struct Proxy {
     shared: Arc<Shared>,
 }
 
+/// Where a message goes.
+type Receiver = Arc<Mutex<TcpStream>>;
 type Matcher = Box<dyn Fn(&[u8]) -> bool + Send>;
 
 struct Rule {
@@ -55,7 +57,7 @@ struct Shared {
     rules: Mutex<Vec<Rule>>,
     /// Requests in the order of their arrival here, whatever became of them.
     seen: Mutex<Vec<Vec<u8>>>,
-    held: Mutex<Vec<(Arc<Mutex<TcpStream>>, Vec<u8>)>>,
+    held: Mutex<Vec<(Receiver, Vec<u8>)>>,
     streams: Mutex<Vec<TcpStream>>,
     connections: AtomicUsize,
     refusing: AtomicBool,
