@@ -5,10 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use distlock::{DistLock, ErrorKind, LockClient, LockOptions};
+use distlock::{DistLock, ErrorKind, LockClient, LockOptions, Renew};
 use redis::Commands;
 
-use crate::support::{SLACK, Server, eventually, workers};
+use crate::support::proxy::{TRY, calls};
+use crate::support::{Fate, Proxy, SLACK, Server, Way, eventually, workers};
 
 const PROCESSES: usize = 16;
 const THREADS: usize = 4;
@@ -29,6 +30,8 @@ fn worker() {
         }),
         "exit while holding" => hold(&url, || process::exit(0)),
         "fork" => fork(&url),
+        "hold and look" => hold_and_look(&url),
+        "lock and look" => lock_and_look(&url),
         "many locks" => crate::keeping::many_locks(&url),
         other => panic!("no such task: {other}"),
     }
@@ -105,6 +108,54 @@ fn a_holder_that_exits_without_a_drop_blocks_others_for_no_longer_than_its_ttl()
     let start = Instant::now();
     drop(lock.try_lock_for(Duration::from_secs(10)).unwrap());
     assert!(start.elapsed() < TTL + SLACK, "{:?}", start.elapsed());
+}
+
+/// A guard in hand is good, whatever happened to this process while it waited for it.
+fn lock_and_look(url: &str) {
+    let options = LockOptions::new().ttl(TTL).renew(Renew::Never);
+    let lock = DistLock::with_options(&LockClient::open(url).unwrap(), "held", &options).unwrap();
+    let guard = lock.lock().unwrap();
+    assert!(guard.is_valid(), "a lock whose lease was over is no lock");
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn a_grant_that_a_stopped_process_reads_when_its_lease_is_over_is_no_guard() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    proxy.rule(Way::Reply, Fate::Hold, 1, calls(TRY));
+    let child = workers::start_at("lock and look", &proxy.url());
+    eventually(Duration::from_secs(10), "the grant is on its way", || proxy.held() > 0);
+    workers::signal(&child, "STOP");
+    proxy.release();
+    thread::sleep(TTL + Duration::from_millis(100));
+    workers::signal(&child, "CONT");
+    workers::ends_well(child, Duration::from_secs(20));
+    eventually(Duration::from_secs(5), "nothing is left", || server.ask::<i64>(&["EXISTS", "held"]) == 0);
+}
+
+#[test]
+fn a_holder_that_was_stopped_beyond_its_ttl_knows_it_when_it_wakes() {
+    let server = Server::start();
+    let child = workers::start_at("hold and look", &server.url());
+    eventually(Duration::from_secs(10), "it holds", || server.ask::<i64>(&["EXISTS", "held"]) == 1);
+    workers::signal(&child, "STOP");
+    let next = DistLock::new(&LockClient::open(server.url()).unwrap(), "held");
+    let next = next.try_lock_for(Duration::from_secs(10)).unwrap();
+    workers::signal(&child, "CONT");
+    workers::ends_well(child, Duration::from_secs(20));
+    assert_eq!(server.ask::<String>(&["GET", "held"]), next.token(), "it released nothing");
+    next.unlock().unwrap();
+}
+
+/// Holds until it is lost, which is for a reason outside.
+fn hold_and_look(url: &str) {
+    let options = LockOptions::new().ttl(TTL);
+    let lock = DistLock::with_options(&LockClient::open(url).unwrap(), "held", &options).unwrap();
+    let guard = lock.lock().unwrap();
+    assert!(guard.wait_lost_for(Duration::from_secs(20)));
+    assert!(!guard.is_valid());
+    assert_eq!(guard.unlock().unwrap_err().kind(), ErrorKind::Lost);
 }
 
 #[test]

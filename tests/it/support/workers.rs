@@ -12,13 +12,24 @@ const URL: &str = "DISTLOCK_TEST_URL";
 
 /// Starts a process that runs `processes::worker`, which looks up its task by this name.
 pub(crate) fn start(task: &str, server: &Server) -> Child {
+    start_at(task, &server.url())
+}
+
+/// The same for an address, which may be a proxy's.
+pub(crate) fn start_at(task: &str, url: &str) -> Child {
     Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", "processes::worker", "--ignored", "--nocapture", "--test-threads", "1"])
         .env(TASK, task)
-        .env(URL, server.url())
+        .env(URL, url)
         .stdout(Stdio::null())
         .spawn()
         .expect("a worker process")
+}
+
+/// STOP or CONT.
+pub(crate) fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").args([format!("-{name}"), child.id().to_string()]).status();
+    assert!(status.expect("kill").success(), "kill -{name}");
 }
 
 /// What this process was started for; nothing in an ordinary run.
