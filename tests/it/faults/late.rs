@@ -104,3 +104,27 @@ fn a_late_attempt_that_takes_the_lock_again_after_a_del_is_not_the_holders() {
     drop(guard);
     eventually(LONG, "nobody's lock", || owner(&server).is_none());
 }
+
+#[test]
+fn a_lease_counts_from_before_its_request_was_sent() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let delay = Duration::from_millis(300);
+    let ttl = Duration::from_secs(2);
+    let options = LockOptions::new().ttl(ttl).renew(Renew::Never);
+    let client = ClientOptions::new().io_timeout(LONG).open(proxy.url()).unwrap();
+    let lock = DistLock::with_options(&client, "k", &options).unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    for way in [Way::Request, Way::Reply] {
+        proxy.rule(way, Fate::Hold, 1, calls(TRY));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| lock.lock().unwrap());
+            eventually(LONG, "held in the proxy", || proxy.held() > 0);
+            std::thread::sleep(delay);
+            proxy.release();
+            let guard = waiting.join().unwrap();
+            assert!(guard.remaining() < ttl - delay, "{way:?}: {:?}", guard.remaining());
+            guard.unlock().unwrap();
+        });
+    }
+}

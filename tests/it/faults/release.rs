@@ -86,3 +86,22 @@ fn a_release_that_never_comes_through_leaves_the_key_to_its_ttl() {
     server.resume();
     eventually(Duration::from_secs(2), "gone", || server.ask::<Option<String>>(&["GET", "k"]).is_none());
 }
+
+#[test]
+fn a_release_that_fails_hides_no_panic_and_leaves_no_queue_locked() {
+    let mut server = Server::start();
+    let client = client(&server);
+    let lock = DistLock::new(&client, "k");
+    lock.lock().unwrap().unlock().unwrap();
+    let guard = lock.lock().unwrap();
+    server.kill();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _guard = guard;
+        std::panic::panic_any("the user's own");
+    }));
+    assert_eq!(panicked.unwrap_err().downcast_ref::<&str>(), Some(&"the user's own"));
+    // Not "taken" by a guard that is gone.
+    assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Unreachable);
+    server.restart();
+    assert!(lock.try_lock_for(Duration::from_secs(5)).is_ok());
+}
