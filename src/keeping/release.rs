@@ -22,6 +22,11 @@ impl Keeper {
     pub(crate) fn release(&self, held: &Held) -> Ended {
         held.close();
         self.watchdog.forget(held);
+        if held.loss() == Some(Loss::Taken) {
+            // Told by Redis. Whoever resumed the hold has it by this very token: it is not ours to end.
+            self.leave_after(held);
+            return Ended::Lost(Loss::Taken);
+        }
         if self.nodes.is_down() {
             // Known already: a hundred guards must not wait out a hundred timeouts.
             return self.release_later(held, Failure::new(Class::Unreachable));
