@@ -111,3 +111,33 @@ impl Tenure for Held {
         self.valid()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keeping::{Renew, Terms};
+    use crate::nodes::Single;
+    use crate::server::{Address, Pool};
+    use crate::waiting::Locals;
+
+    #[test]
+    fn a_grant_whose_lease_is_over_becomes_no_hold() {
+        // Nothing is asked of this address: a hold is made of what is known.
+        let info = redis::IntoConnectionInfo::into_connection_info("redis://127.0.0.1:1/").unwrap();
+        let pool = Pool::new(Address::new(info, "test"), 1);
+        let keeper = Keeper::new("test", Arc::new(Single::new(pool)), Duration::from_secs(1));
+        let ttl = Duration::from_secs(1);
+        let shape = Shape { terms: Terms { ttl, renew: Renew::Never }, label: None };
+        let local = Arc::new(Locals::new()).key("k");
+        let manner = Manner { unreachable_after: ttl, backoff: Backoff::new(), interrupt: None };
+        let gate = local.gate(&shape);
+        let asker = Asker { keeper: &keeper, local: &local, gate: &gate, shape: &shape, manner: &manner };
+        let grant = |sent| Grant { fence: 17, sent, ttl, ghost: None };
+        assert!(asker.hold("good".to_owned(), &grant(Moment::now()), None).is_ok());
+        assert_eq!(local.hint(), 17);
+        let long_ago = Moment::from_bits(Moment::now().to_bits() - 990_000_000);
+        let over = asker.hold("over".to_owned(), &Grant { fence: 34, ..grant(long_ago) }, None);
+        assert!(over.is_err_and(|over| !over.held.is_valid()));
+        assert_eq!(local.hint(), 17, "no guard had it");
+    }
+}

@@ -120,7 +120,7 @@ fn lock_and_look(url: &str) {
 }
 
 #[test]
-fn a_grant_that_a_stopped_process_reads_when_its_lease_is_over_is_no_guard() {
+fn a_process_that_is_stopped_while_a_grant_is_on_its_way_ends_up_with_a_good_guard() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     proxy.rule(Way::Reply, Fate::Hold, 1, calls(TRY));

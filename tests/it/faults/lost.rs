@@ -77,6 +77,8 @@ fn a_release_whose_reply_was_lost_is_a_release() {
         let server = Server::start();
         let proxy = Proxy::to(server.port());
         let lock = DistLock::new(&client(&proxy), "k");
+        // The server knows the script from here on.
+        lock.lock().unwrap().unlock().unwrap();
         let guard = lock.lock().unwrap();
         proxy.rule(Way::Reply, fate.clone(), 1, calls(RELEASE));
         guard.unlock().unwrap_or_else(|e| panic!("{fate:?}: {e}"));
@@ -90,6 +92,7 @@ fn a_release_whose_request_was_lost_is_made_up_for() {
         let server = Server::start();
         let proxy = Proxy::to(server.port());
         let lock = DistLock::new(&client(&proxy), "k");
+        lock.lock().unwrap().unlock().unwrap();
         let guard = lock.lock().unwrap();
         proxy.rule(Way::Request, fate.clone(), 1, calls(RELEASE));
         guard.unlock().unwrap_or_else(|e| panic!("{fate:?}: {e}"));

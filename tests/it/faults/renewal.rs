@@ -58,6 +58,7 @@ fn an_outage_shorter_than_the_lease_loses_nothing() {
         let client = LockClient::open(proxy.url()).unwrap();
         let options = LockOptions::new().ttl(Duration::from_secs(3));
         let guard = DistLock::with_options(&client, "k", &options).unwrap().lock().unwrap();
+        guard.extend(Duration::ZERO).unwrap();
         proxy.rule(Way::Request, fate.clone(), 1, calls(RENEW));
         assert!(!guard.wait_lost_for(Duration::from_secs(4)), "{fate:?}");
         guard.unlock().unwrap();

@@ -81,5 +81,9 @@ fn a_hold_that_is_resumed_under_a_living_guard_is_lost_to_it_at_its_next_renewal
         let new = lock(way, "k").resume(old.token()).unwrap();
         assert!(old.wait_lost_for(Duration::from_millis(900)), "{}", way.name);
         assert!(new.is_valid() && new.fence() > old.fence());
+        // It has the same token: what is lost to it does not end it.
+        assert_eq!(old.unlock().unwrap_err().kind(), ErrorKind::Lost);
+        assert_eq!(way.ask::<String>(&["GET", "k"]), new.token(), "{}", way.name);
+        new.unlock().unwrap();
     });
 }

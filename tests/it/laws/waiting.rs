@@ -91,7 +91,11 @@ fn an_interrupt_ends_every_wait_and_refuses_new_ones_but_not_try_lock() {
         let client = way.client();
         let locks = [&client, &client, &way.client()].map(|c| DistLock::with_options(c, "k", &options).unwrap());
         let guard = DistLock::new(&way.client(), "k").lock().unwrap();
+        // A waiter that nothing else would wake: its own process holds.
+        let own = DistLock::with_options(&client, "own", &options).unwrap();
+        let _held = own.lock().unwrap();
         thread::scope(|scope| {
+            let behind = scope.spawn(|| own.lock().map(drop));
             // A head, one behind it in the gate, a head of another client; timed and not.
             let waiting: Vec<_> = locks
                 .iter()
@@ -105,6 +109,7 @@ fn an_interrupt_ends_every_wait_and_refuses_new_ones_but_not_try_lock() {
             for wait in waiting {
                 assert_eq!(wait.join().unwrap().unwrap_err().kind(), ErrorKind::Interrupted, "{}", way.name);
             }
+            assert_eq!(behind.join().unwrap().unwrap_err().kind(), ErrorKind::Interrupted, "{}", way.name);
             assert!(start.elapsed() < SLACK, "{}: {:?}", way.name, start.elapsed());
         });
         guard.unlock().unwrap();

@@ -36,6 +36,13 @@ fn leave_with_a_fence_is_about_that_lease_alone() {
     assert!(desk.pttl("k") > 4000);
     assert_eq!(desk.run(LEAVE, &["me", &fence.to_string(), "0"]), "1 1");
     assert_eq!(desk.owner(), None);
+    // A fence that is lost, or no string, is another.
+    let (fence, _) = desk.held("me", "5000");
+    let _: () = desk.ask(&["DEL", FENCE]);
+    assert_eq!(desk.run(LEAVE, &["me", &fence.to_string(), "0"]), "0 1");
+    desk.list(FENCE);
+    assert_eq!(desk.run(LEAVE, &["me", &fence.to_string(), "0"]), "0 1");
+    assert_eq!(desk.owner().as_deref(), Some("me"));
 }
 
 #[test]

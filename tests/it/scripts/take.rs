@@ -116,6 +116,11 @@ fn the_owners_own_attempt_mints_where_the_fence_is_lost_or_not_above_the_hint() 
         let (again, _) = desk.held("me", "5000");
         assert!(again > fence, "{junk:?}");
     }
+    let (fence, _) = desk.held("me", "5000");
+    let above = desk.run(TRY, &["me", "5000", &(fence - 1).to_string(), "0"]);
+    assert!(above.starts_with(&format!("held {fence} ")), "{above}");
+    let equal = desk.run(TRY, &["me", "5000", &fence.to_string(), "0"]);
+    assert!(!equal.starts_with(&format!("held {fence} ")), "{equal}");
     let hint = desk.clock() + 1_000_000;
     let answer = desk.run(TRY, &["me", "5000", &hint.to_string(), "0"]);
     assert!(answer.starts_with(&format!("held {} ", hint + 1)), "{answer}");
@@ -186,4 +191,27 @@ fn resuming_takes_a_hold_over_with_a_new_fence_and_never_takes_a_free_lock() {
     let ahead = desk.clock() + 3_600_000_000;
     desk.set(FENCE, &ahead.to_string());
     assert!(desk.run(TRY, &["me", "5000", "-1", "1"]).starts_with(&format!("held {} ", ahead + 17)));
+}
+
+#[test]
+fn the_largest_fence_that_fits_is_a_fence() {
+    let mut desk = Desk::new();
+    desk.set(FENCE, "9007199254740900");
+    assert_eq!(desk.held("me", "5000").0, 9_007_199_254_740_917);
+}
+
+#[test]
+fn the_fence_is_stored_before_the_lock() {
+    let mut desk = Desk::new();
+    let mut monitor = desk.server.connection();
+    redis::cmd("MONITOR").exec(&mut monitor).unwrap();
+    desk.held("me", "5000");
+    let mut sets = Vec::new();
+    while sets.len() < 2 {
+        let line: String = redis::from_redis_value(monitor.recv_response().unwrap()).unwrap();
+        if line.contains(" lua] \"SET\"") {
+            sets.push(line);
+        }
+    }
+    assert!(sets[0].contains(FENCE) && sets[1].contains("\"k\""), "{sets:?}");
 }
