@@ -1,5 +1,6 @@
 //! How we keep it: leases and their ends, renewal, release.
 
+mod agenda;
 mod errand;
 mod held;
 mod keeper;

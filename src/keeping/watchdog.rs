@@ -6,7 +6,6 @@
 //! its client until the last release or take-back is done or its lease over.
 
 use std::{
-    collections::BTreeMap,
     fmt, mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -17,14 +16,13 @@ use std::{
 };
 
 use log::{debug, warn};
-use parking_lot::{Condvar, Mutex};
 
+use super::agenda::{Agenda, Jobs};
 use super::errand::Errand;
 use super::held::{Held, Loss};
 use super::lease::Renew;
 use crate::clock::Moment;
 use crate::nodes::{Nodes, Order, Performed, Verdict};
-use crate::sync::LONGEST_SLEEP;
 
 /// What is due so soon goes into the same batch.
 const WINDOW: Duration = Duration::from_millis(20);
@@ -32,29 +30,10 @@ const WINDOW: Duration = Duration::from_millis(20);
 const BATCH: usize = 512;
 
 pub(crate) struct Watchdog {
-    name: Arc<str>,
     nodes: Arc<dyn Nodes>,
-    agenda: Arc<Agenda>,
+    agenda: Arc<Agenda<Job>>,
     ids: AtomicU64,
 }
-
-struct Agenda {
-    /// Guards what there is to do and when the thread looks next.
-    state: Mutex<State>,
-    /// With `state`: something is due before the thread would look, or the client is gone.
-    sooner: Condvar,
-}
-
-struct State {
-    jobs: BTreeMap<Slot, Job>,
-    /// When the thread looks at the agenda next; `PAST` while it works, `NEVER` while it has nothing.
-    looks: Moment,
-    running: bool,
-    closed: bool,
-}
-
-/// When a job is due, and an id that makes it unique.
-type Slot = (Moment, u64);
 
 enum Job {
     Renew(Arc<Held>),
@@ -63,9 +42,8 @@ enum Job {
 
 impl Watchdog {
     pub(crate) fn new(name: &str, nodes: Arc<dyn Nodes>) -> Watchdog {
-        let state = State { jobs: BTreeMap::new(), looks: Moment::PAST, running: false, closed: false };
-        let agenda = Agenda { state: Mutex::new(state), sooner: Condvar::new() };
-        Watchdog { name: name.into(), nodes, agenda: Arc::new(agenda), ids: AtomicU64::new(1) }
+        let agenda = Arc::new(Agenda::new(&format!("distlock-dog {name}")));
+        Watchdog { nodes, agenda, ids: AtomicU64::new(1) }
     }
 
     pub(crate) fn next_id(&self) -> u64 {
@@ -82,11 +60,12 @@ impl Watchdog {
 
     /// Stops renewing a hold that was closed. One that is being renewed right now is not entered again.
     pub(crate) fn forget(&self, held: &Held) {
-        if held.terms.renew == Renew::Never {
-            return;
+        if held.terms.renew != Renew::Never {
+            self.agenda.change(|jobs| {
+                jobs.remove(&(held.due(), held.id));
+                false
+            });
         }
-        let mut state = self.agenda.state.lock();
-        state.jobs.remove(&(held.due(), held.id));
     }
 
     /// Does this in the background.
@@ -96,110 +75,64 @@ impl Watchdog {
     }
 
     fn enter(&self, due: Moment, id: u64, job: Job) {
-        let mut state = self.agenda.state.lock();
-        state.jobs.insert((due, id), job);
-        if !state.running {
-            state.running = self.start();
-        } else if due < state.looks {
-            state.looks = due;
-            self.agenda.sooner.notify_one();
-        }
+        self.agenda.enter((due, id), job, || {
+            let (agenda, nodes) = (Arc::clone(&self.agenda), Arc::clone(&self.nodes));
+            Box::new(move || work(&agenda, &*nodes))
+        });
     }
 
-    fn start(&self) -> bool {
-        let (agenda, nodes) = (Arc::clone(&self.agenda), Arc::clone(&self.nodes));
-        // A thread's name must not have a NUL.
-        let name = format!("distlock-dog {}", self.name.replace('\0', " "));
-        let thread = std::thread::Builder::new().name(name);
-        match thread.spawn(move || agenda.work(&*nodes)) {
-            Ok(_) => true,
-            Err(e) => {
-                warn!("no thread can be started to renew locks on {:?}, they end by their ttl: {e}", self.name);
-                false
-            }
-        }
-    }
-
-    /// The client is gone: the thread ends when it has nothing left to do.
     pub(crate) fn close(&self) {
-        self.agenda.state.lock().closed = true;
-        self.agenda.sooner.notify_one();
+        self.agenda.close();
     }
 }
 
-impl Agenda {
-    fn work(&self, nodes: &dyn Nodes) {
-        while let Some(mut jobs) = self.next_batch() {
-            // A logger that panics, or a defect of ours, must not end the renewal of all locks.
-            let done = catch_unwind(AssertUnwindSafe(|| perform(nodes, &mut jobs)));
-            let next = done.unwrap_or_else(|_| jobs.iter_mut().map(Job::again).collect());
-            self.enter_again(jobs, next);
-        }
+/// The thread.
+fn work(agenda: &Agenda<Job>, nodes: &dyn Nodes) {
+    while let Some(mut jobs) = agenda.next(|jobs, now| take_due(jobs, now.after(WINDOW))) {
+        // A logger that panics, or a defect of ours, must not end the renewal of all locks.
+        let done = catch_unwind(AssertUnwindSafe(|| perform(nodes, &mut jobs)));
+        let next = done.unwrap_or_else(|_| jobs.iter_mut().map(Job::again).collect());
+        agenda.change(|agenda| {
+            enter_again(agenda, jobs, next);
+            false
+        });
     }
+}
 
-    /// Waits for what is due; `None` when the client is gone and nothing is left to do.
-    fn next_batch(&self) -> Option<Vec<Job>> {
-        let mut state = self.state.lock();
-        loop {
-            let Some((&(due, _), _)) = state.jobs.first_key_value() else {
-                if state.closed {
-                    state.running = false;
-                    return None;
-                }
-                state.looks = Moment::NEVER;
-                self.sooner.wait(&mut state);
-                continue;
-            };
-            let now = Moment::now();
-            if due <= now {
-                state.looks = Moment::PAST;
-                return Some(state.take_due(now.after(WINDOW)));
+fn enter_again(agenda: &mut Jobs<Job>, jobs: Vec<Job>, next: Vec<Option<Moment>>) {
+    for (job, due) in jobs.into_iter().zip(next) {
+        let Some(due) = due else { continue };
+        match &job {
+            // Closed under this mutex or before it: then `forget` found nothing, and we must not enter it.
+            Job::Renew(held) if held.is_closed() => {}
+            Job::Renew(held) => {
+                held.set_due(due);
+                let slot = (due, held.id);
+                agenda.insert(slot, job);
             }
-            // A suspended machine does not count sleeps.
-            let sleep = now.until(due).min(LONGEST_SLEEP);
-            state.looks = now.after(sleep);
-            self.sooner.wait_for(&mut state, sleep);
-        }
-    }
-
-    fn enter_again(&self, jobs: Vec<Job>, next: Vec<Option<Moment>>) {
-        let mut state = self.state.lock();
-        for (job, due) in jobs.into_iter().zip(next) {
-            let Some(due) = due else { continue };
-            match &job {
-                // Closed under this mutex or before it: then `forget` found nothing, and we must not enter it.
-                Job::Renew(held) if held.is_closed() => {}
-                Job::Renew(held) => {
-                    held.set_due(due);
-                    let slot = (due, held.id);
-                    state.jobs.insert(slot, job);
-                }
-                &Job::Errand(id, _) => {
-                    state.jobs.insert((due, id), job);
-                }
+            &Job::Errand(id, _) => {
+                agenda.insert((due, id), job);
             }
         }
     }
 }
 
-impl State {
-    /// Takes the jobs that are due by `by` out of the agenda: those whose calls may take about as long
-    /// as the first one's, since a batch has one deadline.
-    fn take_due(&mut self, by: Moment) -> Vec<Job> {
-        let later = self.jobs.split_off(&(by, 0));
-        let due = mem::replace(&mut self.jobs, later);
-        let mut batch: Vec<Job> = Vec::new();
-        for (slot, job) in due {
-            let fits = batch.first().is_none_or(|first| job.io() <= 8 * first.io() && first.io() <= 8 * job.io());
-            let room = batch.first().is_none_or(|first| batch.len() < limit(first.io()));
-            if fits && room {
-                batch.push(job);
-            } else {
-                self.jobs.insert(slot, job);
-            }
+/// Takes the jobs that are due by `by` out of the agenda: those whose calls may take about as long as
+/// the first one's, since a batch has one deadline.
+fn take_due(jobs: &mut Jobs<Job>, by: Moment) -> Vec<Job> {
+    let later = jobs.split_off(&(by, 0));
+    let due = mem::replace(jobs, later);
+    let mut batch: Vec<Job> = Vec::new();
+    for (slot, job) in due {
+        let fits = batch.first().is_none_or(|first| job.io() <= 8 * first.io() && first.io() <= 8 * job.io());
+        let room = batch.first().is_none_or(|first| batch.len() < limit(first.io()));
+        if fits && room {
+            batch.push(job);
+        } else {
+            jobs.insert(slot, job);
         }
-        batch
     }
+    batch
 }
 
 /// How many entries a batch may have whose calls may take `io`.
@@ -302,6 +235,6 @@ fn lost(held: &Held, loss: Option<Loss>) -> Option<Moment> {
 
 impl fmt::Debug for Watchdog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watchdog").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Watchdog").finish_non_exhaustive()
     }
 }
