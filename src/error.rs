@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, fmt, sync::Arc};
 
-use crate::keeping::Loss;
+use crate::keeping::LostReason;
 use crate::server::{Class, Failure};
 use crate::waiting::Refusal;
 
@@ -104,7 +104,7 @@ impl About<'_> {
         }
     }
 
-    pub(crate) fn lost(self, loss: Loss) -> Error {
+    pub(crate) fn lost(self, loss: LostReason) -> Error {
         Error::new(ErrorKind::Lost, format!("{self} was lost: {}", loss.text()), None)
     }
 

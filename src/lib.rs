@@ -37,7 +37,8 @@
 //!
 //! - The guard knows. [`is_valid`](DistLockGuard::is_valid) turns false when the lease ends by the local
 //!   clock, counted from before the request was sent, also when a renewal hangs and after the machine
-//!   was suspended. [`wait_lost_for`](DistLockGuard::wait_lost_for) wakes whoever cannot look.
+//!   was suspended. [`wait_lost_for`](DistLockGuard::wait_lost_for) wakes whoever cannot look, and
+//!   [`on_lost`](LockOptions::on_lost) calls back.
 //! - [`unlock`](DistLockGuard::unlock) is an error if the section was not covered to its end.
 //! - The [fence](DistLockGuard::fence) orders what the lease cannot: a resource that refuses numbers
 //!   lower than the highest it has seen is never written by a holder that came too late.
@@ -76,7 +77,7 @@ mod waiting;
 
 pub use client::{ClientOptions, LockClient};
 pub use error::{Error, ErrorKind, OptionalExt, Result};
-pub use keeping::Renew;
+pub use keeping::{Lost, LostReason, Renew};
 pub use lock::{DistLock, DistLockGuard, Holder};
 pub use options::LockOptions;
 pub use waiting::{Backoff, Interrupt};

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::error::{Error, Result};
-use crate::keeping::{Renew, Terms};
+use crate::keeping::{Lost, OnLost, Renew, Terms};
 use crate::waiting::{Backoff, Interrupt, Manner, Shape};
 
 /// How a lock is kept and waited for. A plain value: one for many keys, `const` where wanted.
@@ -25,6 +25,7 @@ pub struct LockOptions {
     backoff: Backoff,
     label: Option<Arc<str>>,
     interrupt: Option<Interrupt>,
+    on_lost: Option<OnLost>,
 }
 
 /// Options that were found good.
@@ -60,6 +61,7 @@ impl LockOptions {
             backoff: Backoff::new(),
             label: None,
             interrupt: None,
+            on_lost: None,
         }
     }
 
@@ -108,6 +110,27 @@ impl LockOptions {
         self
     }
 
+    /// Called when a guard of this lock is lost, once a guard, at the latest when its lease ends by the
+    /// local clock, also while a renewal hangs. Defaults to nothing.
+    ///
+    /// Callbacks of one client run one after another on a thread of their own, which does nothing else:
+    /// a slow one delays other callbacks, one that panics is contained and logged. What `unlock` or
+    /// Drop finds out by itself is not told here, but returned or logged.
+    ///
+    /// ```
+    /// use distlock::LockOptions;
+    ///
+    /// let options = LockOptions::new().on_lost(|lost| {
+    ///     eprintln!("{} was lost ({:?}), its fence was {}", lost.key, lost.reason, lost.fence);
+    /// });
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn on_lost(mut self, f: impl Fn(&Lost) + Send + Sync + 'static) -> LockOptions {
+        self.on_lost = Some(OnLost(Arc::new(f)));
+        self
+    }
+
     /// Finds every value within its limits, or says which is not.
     pub(crate) fn check(&self) -> Result<Checked> {
         between("ttl", self.ttl, SHORTEST, LONGEST_TTL)?;
@@ -134,6 +157,7 @@ impl LockOptions {
                 unreachable_after: self.unreachable_after,
                 backoff: self.backoff,
                 interrupt: self.interrupt.clone(),
+                on_lost: self.on_lost.clone(),
             },
         }
     }

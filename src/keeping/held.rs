@@ -18,34 +18,11 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 
 use super::lease::{self, Terms};
+use super::lost::{Lost, LostReason, OnLost};
+use super::notifier::Notifier;
 use crate::clock::Moment;
 use crate::nodes::{Key, NotAfter, Order};
 use crate::sync::LONGEST_SLEEP;
-
-/// Why a hold ended before it was released.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Loss {
-    /// The lease ran out.
-    Expired,
-    /// Somebody else has the key.
-    Taken,
-    /// The key is gone.
-    Deleted,
-    /// It was held for its `AtMost`.
-    HeldTooLong,
-}
-
-impl Loss {
-    /// For messages, after "was lost, ".
-    pub(crate) fn text(self) -> &'static str {
-        match self {
-            Loss::Expired => "its lease ran out",
-            Loss::Taken => "somebody else has it",
-            Loss::Deleted => "its key is gone",
-            Loss::HeldTooLong => "it was held for as long as it may be",
-        }
-    }
-}
 
 /// Who wants to know at once that a hold is lost: the threads that wait behind it.
 pub(crate) trait Bystander: Send + Sync {
@@ -77,11 +54,34 @@ pub(crate) struct Held {
     /// Renewals in a row without an answer.
     failures: AtomicU32,
     bystander: Weak<dyn Bystander>,
+    told: Option<Told>,
+}
+
+/// A user who wants to be told of a loss.
+pub(crate) struct Told {
+    pub(crate) on_lost: OnLost,
+    pub(crate) notifier: Arc<Notifier>,
+    /// When the notifier looks at it next; written under its agenda's mutex once it is entered.
+    looked_at: AtomicU64,
+}
+
+impl Told {
+    pub(crate) fn new(on_lost: OnLost, notifier: Arc<Notifier>) -> Told {
+        Told { on_lost, notifier, looked_at: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn looked_at(&self) -> Moment {
+        Moment::from_bits(self.looked_at.load(Relaxed))
+    }
+
+    pub(crate) fn set_looked_at(&self, next: Moment) {
+        self.looked_at.store(next.to_bits(), Relaxed);
+    }
 }
 
 #[derive(Default)]
 struct State {
-    loss: Option<Loss>,
+    loss: Option<LostReason>,
     /// The guard is gone: neither renewed nor lost any more.
     closed: bool,
 }
@@ -101,7 +101,7 @@ impl Held {
         terms: Terms,
         grant: &Grant,
         (id, io): (u64, Duration),
-        bystander: Weak<dyn Bystander>,
+        interested: (Weak<dyn Bystander>, Option<Told>),
     ) -> Arc<Held> {
         Arc::new(Held {
             key: Arc::clone(key),
@@ -118,7 +118,8 @@ impl Held {
             ended: Condvar::new(),
             due: AtomicU64::new(0),
             failures: AtomicU32::new(0),
-            bystander,
+            bystander: interested.0,
+            told: interested.1,
         })
     }
 
@@ -137,16 +138,16 @@ impl Held {
     }
 
     /// Why it is lost, if it is.
-    pub(crate) fn loss(&self) -> Option<Loss> {
+    pub(crate) fn loss(&self) -> Option<LostReason> {
         let state = self.state.lock();
         state.loss.or_else(|| (!self.is_valid()).then(|| self.how_it_expired()))
     }
 
-    fn how_it_expired(&self) -> Loss {
+    fn how_it_expired(&self) -> LostReason {
         let reached = self.valid();
         // The last lease of an `AtMost` ends its drift before the limit.
         let longest = self.end != Moment::NEVER && reached.after(2 * lease::drift(self.terms.ttl)) >= self.end;
-        if longest { Loss::HeldTooLong } else { Loss::Expired }
+        if longest { LostReason::HeldTooLong } else { LostReason::Expired }
     }
 
     /// Blocks until the hold is lost or `deadline`; is it lost?
@@ -179,7 +180,7 @@ impl Held {
     }
 
     /// The hold is lost; `false` if that was known, or nobody holds it any more.
-    pub(crate) fn lose(&self, loss: Option<Loss>) -> bool {
+    pub(crate) fn lose(&self, loss: Option<LostReason>) -> bool {
         {
             let mut state = self.state.lock();
             if state.closed || state.loss.is_some() {
@@ -189,11 +190,25 @@ impl Held {
             self.valid.store(Moment::PAST.to_bits(), Release);
             self.ended.notify_all();
         }
-        // Outside of our own mutex: the bystander has one, too.
+        // Outside of our own mutex: the others have theirs.
         if let Some(bystander) = self.bystander.upgrade() {
             bystander.lost();
         }
+        if let Some(told) = &self.told {
+            told.notifier.hurry(self.id, told);
+        }
         true
+    }
+
+    /// Who wants to be told of its loss.
+    pub(crate) fn told(&self) -> Option<&Told> {
+        self.told.as_ref()
+    }
+
+    /// What the user is told, if the hold was found to be lost while it had a guard.
+    pub(crate) fn what_was_lost(&self) -> Option<Lost> {
+        let reason = self.state.lock().loss?;
+        Some(Lost { key: Arc::clone(&self.key.text), fence: self.fence, reason })
     }
 
     /// The guard goes: from here on the hold is neither renewed nor lost. `false` if it went before.

@@ -1,13 +1,15 @@
-//! What keeps the locks of one client: its nodes, its watchdog, its tokens. Shared by every lock and
-//! guard; when the last of them is gone, the watchdog finishes what it still has and ends.
+//! What keeps the locks of one client: its nodes, its threads, its tokens. Shared by every lock and
+//! guard; when the last of them is gone, the threads finish what they still have and end.
 
 use std::{
     sync::{Arc, Weak},
     time::Duration,
 };
 
-use super::held::{Bystander, Grant, Held};
+use super::held::{Bystander, Grant, Held, Told};
 use super::lease::Terms;
+use super::lost::OnLost;
+use super::notifier::Notifier;
 use super::watchdog::Watchdog;
 use crate::nodes::{Key, Nodes};
 use crate::token::Mint;
@@ -18,6 +20,7 @@ pub(crate) struct Keeper {
     pub(crate) name: Arc<str>,
     pub(crate) nodes: Arc<dyn Nodes>,
     pub(crate) watchdog: Watchdog,
+    pub(crate) notifier: Arc<Notifier>,
     pub(crate) tokens: Mint,
     pub(crate) io_timeout: Duration,
     /// The process that made it. After a fork a child has a copy that must do nothing.
@@ -29,6 +32,7 @@ impl Keeper {
         Keeper {
             name: name.into(),
             watchdog: Watchdog::new(name, Arc::clone(&nodes)),
+            notifier: Arc::new(Notifier::new(name)),
             nodes,
             tokens: Mint::new(),
             io_timeout,
@@ -49,8 +53,16 @@ impl Keeper {
         terms: Terms,
         grant: &Grant,
         bystander: Weak<dyn Bystander>,
+        on_lost: Option<&OnLost>,
     ) -> Arc<Held> {
-        Held::new(key, token, terms, grant, (self.watchdog.next_id(), self.io(&terms)), bystander)
+        let told = on_lost.map(|on_lost| Told::new(on_lost.clone(), Arc::clone(&self.notifier)));
+        Held::new(key, token, terms, grant, (self.watchdog.next_id(), self.io(&terms)), (bystander, told))
+    }
+
+    /// From now on the hold is renewed, and its user told if it is lost.
+    pub(crate) fn keep(&self, held: &Arc<Held>) {
+        self.watchdog.keep(held);
+        self.notifier.watch(held);
     }
 
     /// How long one call for a lock on these terms may take: a stall costs a retry, not the lease.
@@ -64,6 +76,7 @@ impl Drop for Keeper {
         // A forked child has the watchdog's memory and not its thread; its mutex may be held for ever.
         if !self.is_inherited() {
             self.watchdog.close();
+            self.notifier.close();
         }
     }
 }

@@ -5,12 +5,16 @@ mod errand;
 mod held;
 mod keeper;
 pub(crate) mod lease;
+mod lost;
+mod notifier;
 mod release;
 mod watchdog;
 
 pub(crate) use errand::Errand;
-pub(crate) use held::{Bystander, Grant, Held, Loss};
+pub(crate) use held::{Bystander, Grant, Held};
 pub(crate) use keeper::Keeper;
 pub use lease::Renew;
 pub(crate) use lease::Terms;
+pub(crate) use lost::OnLost;
+pub use lost::{Lost, LostReason};
 pub(crate) use release::Ended;

@@ -1,8 +1,9 @@
 //! Giving a lock back: bounded, at most twice by its caller, then by the watchdog.
 
 use super::errand::Errand;
-use super::held::{Held, Loss};
+use super::held::Held;
 use super::keeper::Keeper;
+use super::lost::LostReason;
 use crate::clock::Moment;
 use crate::nodes::{Order, Performed, Verdict};
 use crate::server::{Class, Failure};
@@ -14,7 +15,7 @@ pub(crate) enum Ended {
     Covered,
     /// Redis could not be asked; the lease is good by the clock, and the release goes on.
     Later(Failure),
-    Lost(Loss),
+    Lost(LostReason),
 }
 
 impl Keeper {
@@ -22,10 +23,11 @@ impl Keeper {
     pub(crate) fn release(&self, held: &Held) -> Ended {
         held.close();
         self.watchdog.forget(held);
-        if held.loss() == Some(Loss::Taken) {
+        self.notifier.forget(held);
+        if held.loss() == Some(LostReason::Taken) {
             // Told by Redis. Whoever resumed the hold has it by this very token: it is not ours to end.
             self.leave_after(held);
-            return Ended::Lost(Loss::Taken);
+            return Ended::Lost(LostReason::Taken);
         }
         if self.nodes.is_down() {
             // Known already: a hundred guards must not wait out a hundred timeouts.
@@ -59,7 +61,7 @@ impl Keeper {
         // Before the errand runs, which may end the lease.
         let covered = held.is_valid();
         self.watchdog.run(Errand::release(held));
-        if covered { Ended::Later(failure) } else { Ended::Lost(held.loss().unwrap_or(Loss::Expired)) }
+        if covered { Ended::Later(failure) } else { Ended::Lost(held.loss().unwrap_or(LostReason::Expired)) }
     }
 
     /// An attempt of this hold's acquisition may still be executed: it is taken back when it cannot be.
@@ -76,7 +78,9 @@ fn judge(held: &Held, verdict: Verdict, maybe_before: bool) -> Ended {
         Verdict::Ours => Ended::Covered,
         // An earlier copy of this release was executed, and its answer lost.
         _ if maybe_before && held.is_valid() => Ended::Covered,
-        Verdict::Gone => Ended::Lost(held.loss().filter(|&loss| loss != Loss::Taken).unwrap_or(Loss::Deleted)),
-        _ => Ended::Lost(Loss::Taken),
+        Verdict::Gone => {
+            Ended::Lost(held.loss().filter(|&loss| loss != LostReason::Taken).unwrap_or(LostReason::Deleted))
+        }
+        _ => Ended::Lost(LostReason::Taken),
     }
 }

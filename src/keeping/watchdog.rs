@@ -19,8 +19,9 @@ use log::{debug, warn};
 
 use super::agenda::{Agenda, Jobs};
 use super::errand::Errand;
-use super::held::{Held, Loss};
+use super::held::Held;
 use super::lease::Renew;
+use super::lost::LostReason;
 use crate::clock::Moment;
 use crate::nodes::{Nodes, Order, Performed, Verdict};
 
@@ -215,16 +216,16 @@ fn renewed(held: &Arc<Held>, sent: Moment, ttl: Duration, performed: Performed) 
     match performed.verdict {
         Ok(Verdict::Ours) if held.renewed(sent, ttl) => held.terms.due(sent),
         Ok(Verdict::Ours) => lost(held, None),
-        Ok(Verdict::Gone) => lost(held, Some(Loss::Deleted)),
-        Ok(_) => lost(held, Some(Loss::Taken)),
+        Ok(Verdict::Gone) => lost(held, Some(LostReason::Deleted)),
+        Ok(_) => lost(held, Some(LostReason::Taken)),
         // Unknown: again, until the lease ends by the clock, which the next look will find.
         Err(_) => Some(held.retry_at(Moment::now())),
     }
 }
 
-fn lost(held: &Held, loss: Option<Loss>) -> Option<Moment> {
+fn lost(held: &Held, loss: Option<LostReason>) -> Option<Moment> {
     if held.lose(loss) {
-        let how = held.loss().map_or("it ended", Loss::text);
+        let how = held.loss().map_or("it ended", LostReason::text);
         warn!(
             "lock {:?} was lost, {how}: its guard is invalid, the work under it may overlap another's",
             held.key.text

@@ -11,7 +11,7 @@ use log::{debug, warn};
 
 use crate::clock::Moment;
 use crate::error::{About, Error, Result};
-use crate::keeping::{Ended, Held, Keeper, Loss, lease};
+use crate::keeping::{Ended, Held, Keeper, LostReason, lease};
 use crate::nodes::{Performed, Verdict};
 use crate::options::LONGEST_TTL;
 use crate::token;
@@ -149,6 +149,7 @@ impl DistLockGuard {
         self.renew(ttl, "give away")?;
         self.held.close();
         self.keeper.watchdog.forget(&self.held);
+        self.keeper.notifier.forget(&self.held);
         self.ended = true;
         Ok(self.held.token.clone())
     }
@@ -158,9 +159,9 @@ impl DistLockGuard {
         let Performed { verdict, .. } = self.keeper.nodes.perform(&self.held.renewal(ttl), self.held.io);
         let loss = match verdict {
             Ok(Verdict::Ours) if self.held.renewed(sent, ttl) => return Ok(()),
-            Ok(Verdict::Ours) => Loss::Expired,
-            Ok(Verdict::Gone) => Loss::Deleted,
-            Ok(_) => Loss::Taken,
+            Ok(Verdict::Ours) => LostReason::Expired,
+            Ok(Verdict::Gone) => LostReason::Deleted,
+            Ok(_) => LostReason::Taken,
             Err(failure) => return Err(self.about().failed(doing, failure)),
         };
         self.held.lose(Some(loss));

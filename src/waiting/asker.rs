@@ -8,16 +8,17 @@ use super::interrupt::Interrupt;
 use super::local::{LocalKey, Shape};
 use super::seat::Seat;
 use crate::clock::Moment;
-use crate::keeping::{Bystander, Errand, Grant, Held, Keeper};
+use crate::keeping::{Bystander, Errand, Grant, Held, Keeper, OnLost};
 use crate::nodes::NotAfter;
 use crate::server::Failure;
 
-/// How a lock waits.
+/// How a lock waits, and who is told of its loss: what does not shape a lease.
 #[derive(Clone, Debug)]
 pub(crate) struct Manner {
     pub(crate) unreachable_after: Duration,
     pub(crate) backoff: Backoff,
     pub(crate) interrupt: Option<Interrupt>,
+    pub(crate) on_lost: Option<OnLost>,
 }
 
 /// One lock, as the loop sees it.
@@ -57,12 +58,13 @@ impl Asker<'_> {
     /// that is over comes back as the error.
     pub(super) fn hold(self, token: String, grant: &Grant, turn: Option<Turn<Seat>>) -> Result<Won, Won> {
         let gate: Arc<dyn Bystander> = Arc::clone(self.gate) as _;
-        let held = self.keeper.hold(&self.local.key, token, self.shape.terms, grant, Arc::downgrade(&gate));
+        let (gate, on_lost) = (Arc::downgrade(&gate), self.manner.on_lost.as_ref());
+        let held = self.keeper.hold(&self.local.key, token, self.shape.terms, grant, gate, on_lost);
         if !held.is_valid() {
             return Err(Won { held, turn });
         }
         self.local.had(held.fence);
-        self.keeper.watchdog.keep(&held);
+        self.keeper.keep(&held);
         if let Some(turn) = &turn {
             turn.hold(Arc::clone(&held) as Arc<dyn Tenure>);
         }
@@ -129,7 +131,7 @@ mod tests {
         let ttl = Duration::from_secs(1);
         let shape = Shape { terms: Terms { ttl, renew: Renew::Never }, label: None };
         let local = Arc::new(Locals::new()).key("k");
-        let manner = Manner { unreachable_after: ttl, backoff: Backoff::new(), interrupt: None };
+        let manner = Manner { unreachable_after: ttl, backoff: Backoff::new(), interrupt: None, on_lost: None };
         let gate = local.gate(&shape);
         let asker = Asker { keeper: &keeper, local: &local, gate: &gate, shape: &shape, manner: &manner };
         let grant = |sent| Grant { fence: 17, sent, ttl, ghost: None };

@@ -7,3 +7,4 @@ mod outage;
 mod release;
 mod renewal;
 mod stale;
+mod told;
