@@ -174,7 +174,12 @@ impl ClientOptions {
     pub fn open(self, params: impl IntoConnectionInfo) -> Result<LockClient> {
         self.check()?;
         let info = params.into_connection_info().map_err(|e| {
-            let text = "not an address of a Redis server (redis://[user[:password]@]host[:port][/database])";
+            // The redis crate finds out by itself that it cannot speak TLS.
+            let text = if e.to_string().contains("TLS") {
+                "TLS needs the feature tls-rustls or tls-native-tls"
+            } else {
+                "not an address of a Redis server (redis://[user[:password]@]host[:port][/database])"
+            };
             Error::caused(ErrorKind::InvalidOption, text.to_owned(), e)
         })?;
         if !info.addr().is_supported() {

@@ -5,8 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use distlock::{DistLock, DistLockGuard, LockClient, LockOptions};
+use distlock::{DistLock, DistLockGuard, LockClient, LockOptions, Renew};
 
+use crate::support::ways::script_calls;
 use crate::support::{Server, eventually, workers};
 
 fn lock(client: &LockClient, key: &str, ttl: Duration) -> DistLock {
@@ -111,4 +112,33 @@ fn nothing_stands_in_redis_after_a_mixed_run_but_fences_with_a_ttl() {
         assert!(key.starts_with("distlock:fence:"), "{key}");
         assert!(server.ask::<i64>(&["PTTL", &key]) > 0, "{key} has no ttl");
     }
+}
+
+/// Script calls that the server has executed.
+fn calls(server: &Server) -> u64 {
+    script_calls(&server.ask::<String>(&["INFO", "commandstats"]))
+}
+
+#[test]
+fn no_renewal_is_left_behind_by_holds_that_were_too_short_for_one() {
+    let server = Server::start();
+    let lock = lock(&LockClient::open(server.url()).unwrap(), "k", Duration::from_millis(600));
+    for _ in 0..20 {
+        lock.lock().unwrap().unlock().unwrap();
+    }
+    let before = calls(&server);
+    // The first would be due at a third of the ttl.
+    std::thread::sleep(Duration::from_millis(400));
+    assert_eq!(calls(&server), before);
+}
+
+#[test]
+fn what_is_not_to_be_renewed_makes_no_call() {
+    let server = Server::start();
+    let client = LockClient::open(server.url()).unwrap();
+    let options = LockOptions::new().ttl(Duration::from_millis(300)).renew(Renew::Never);
+    let guard = DistLock::with_options(&client, "k", &options).unwrap().lock().unwrap();
+    let before = calls(&server);
+    assert!(guard.wait_lost_for(Duration::from_secs(5)));
+    assert_eq!(calls(&server), before);
 }

@@ -1,27 +1,58 @@
-//! The laws of the lock, each on every way of building one.
+//! What a lock promises, each promise written once and run on every way of building a client.
+//! (`refusals` is about addresses and rights, which are no matter of the way.)
 
+mod company;
 mod exclusion;
-mod expiry;
-mod foreign;
-mod handing;
-mod misuse;
+mod fences;
+mod giving_away;
+mod lease;
+mod names;
+mod operators;
+mod refusals;
+mod threads;
 mod waiting;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use distlock::{DistLock, LockOptions, Renew};
+use distlock::{DistLockGuard, Error, ErrorKind, LockOptions, Renew};
 
-use crate::support::ways::Way;
+/// What a noisy machine may add to a time.
+const BOUND: Duration = Duration::from_millis(700);
+const LONG: Duration = Duration::from_secs(20);
 
-/// Long enough for every machine, and no test waits for it.
-const LONG: Duration = Duration::from_secs(10);
-
-fn lock(way: &Way, key: &str) -> DistLock {
-    DistLock::new(&way.client(), key)
+const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
 }
 
-/// A lock that is not renewed.
-fn brief(way: &Way, key: &str, ttl: Duration) -> DistLock {
-    let options = LockOptions::new().ttl(ttl).renew(Renew::Never);
-    DistLock::with_options(&way.client(), key, &options).unwrap()
+/// One lease of this length.
+const fn once(ttl: Duration) -> LockOptions {
+    LockOptions::new().ttl(ttl).renew(Renew::Never)
+}
+
+#[track_caller]
+fn assert_kind<T>(outcome: distlock::Result<T>, kind: ErrorKind) -> Error {
+    let error = outcome.err().unwrap_or_else(|| panic!("no error, {kind:?} expected"));
+    assert_eq!(error.kind(), kind, "{error:?}");
+    error
+}
+
+#[track_caller]
+fn assert_taken(outcome: distlock::Result<DistLockGuard>) {
+    assert_kind(outcome, ErrorKind::Taken);
+}
+
+/// The call ends in at least `least` and within the bound after it.
+#[track_caller]
+fn takes<T>(least: Duration, call: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let outcome = call();
+    let took = start.elapsed();
+    assert!(took >= least, "it took {took:?}, less than {least:?}");
+    assert!(took < least + BOUND, "it took {took:?}, much more than {least:?}");
+    outcome
+}
+
+/// Waits until the guard knows by its clock that it is over.
+fn outlive(guard: &DistLockGuard) {
+    assert!(guard.wait_lost_for(LONG), "the lease ends");
 }

@@ -1,188 +1,225 @@
-//! Waits: their order, their ends, and what they leave.
+//! How long a call waits, and what ends a wait.
 
 use std::{
-    sync::Mutex,
     thread,
     time::{Duration, Instant},
 };
 
-use distlock::{Backoff, DistLock, ErrorKind, Interrupt, LockOptions, OptionalExt};
+use distlock::{Backoff, DistLock, ErrorKind, Interrupt, LockOptions};
 
-use super::{LONG, lock};
-use crate::support::SLACK;
-use crate::support::ways::on_every_way;
-
-const SOON: Duration = Duration::from_millis(80);
+use super::{BOUND, LONG, assert_kind, assert_taken, ms, once, takes};
+use crate::support::{eventually, ways::every_way};
 
 #[test]
-fn a_timed_wait_ends_at_its_time_with_taken() {
-    on_every_way(|way| {
-        let client = way.client();
-        let guard = DistLock::new(&client, "k").lock().unwrap();
-        // Behind its own process, and behind another.
-        for waiting in [DistLock::new(&client, "k"), lock(way, "k")] {
-            for d in [Duration::ZERO, SOON] {
-                let start = Instant::now();
-                assert!(waiting.try_lock_for(d).unwrap_err().is_taken(), "{}", way.name);
-                assert!(start.elapsed() >= d && start.elapsed() < d + SLACK, "{}: {:?}", way.name, start.elapsed());
-                let start = Instant::now();
-                assert!(waiting.try_lock_until(Instant::now() + d).optional().unwrap().is_none());
-                assert!(start.elapsed() >= d && start.elapsed() < d + SLACK, "{}: {:?}", way.name, start.elapsed());
-            }
-            assert!(waiting.try_lock_until(Instant::now() - SOON).unwrap_err().is_taken());
-        }
-        guard.unlock().unwrap();
-        assert!(!lock(way, "k").is_locked().unwrap(), "{}: a waiter that gave up leaves nothing", way.name);
+fn a_timeout_is_waited_out_and_not_by_much_more() {
+    every_way(|way| {
+        let (mine, yours) = (way.lock("k", &LockOptions::new()), way.lock("k", &LockOptions::new()));
+        let _guard = mine.lock().unwrap();
+        // Behind another client, behind this client's own guard, and until a point in time.
+        assert_taken(takes(ms(200), || yours.try_lock_for(ms(200))));
+        assert_taken(takes(ms(200), || mine.try_lock_for(ms(200))));
+        assert_taken(takes(ms(190), || yours.try_lock_until(Instant::now() + ms(200))));
     });
 }
 
 #[test]
-fn a_wait_of_no_time_takes_a_free_lock() {
-    on_every_way(|way| {
-        let lock = lock(way, "k");
-        assert!(lock.try_lock_for(Duration::ZERO).is_ok(), "{}", way.name);
-        assert!(lock.try_lock_until(Instant::now()).is_ok(), "{}", way.name);
+fn a_wait_of_zero_is_one_attempt() {
+    every_way(|way| {
+        let (mine, yours) = (way.lock("k", &LockOptions::new()), way.lock("k", &LockOptions::new()));
+        // Both know the way and the script by now.
+        drop(yours.lock().unwrap());
+        let guard = mine.try_lock_for(Duration::ZERO).unwrap();
+        let before = way.script_calls();
+        assert_taken(yours.try_lock_for(Duration::ZERO));
+        assert_eq!(way.script_calls() - before, 1);
+        assert_taken(yours.try_lock_until(Instant::now() - ms(1)));
+        assert_eq!(way.script_calls() - before, 2);
+        drop(guard);
+        assert!(yours.try_lock_for(Duration::ZERO).is_ok());
+    });
+}
+
+#[test]
+fn a_try_behind_this_clients_own_guard_asks_nobody() {
+    every_way(|way| {
+        let lock = way.lock("k", &LockOptions::new());
+        let _guard = lock.lock().unwrap();
+        let before = way.script_calls();
+        assert_taken(lock.try_lock());
+        assert_eq!(way.script_calls(), before);
     });
 }
 
 #[test]
 fn far_deadlines_do_not_overflow() {
-    on_every_way(|way| {
-        let lock = lock(way, "k");
-        for d in [Duration::MAX, Duration::from_secs(u64::MAX / 2), Duration::from_secs(1 << 40)] {
-            let guard = lock.try_lock_for(d).unwrap();
+    every_way(|way| {
+        let lock = way.lock("k", &LockOptions::new().unreachable_after(Duration::MAX));
+        let far = Instant::now() + Duration::from_secs(1 << 32);
+        for timeout in [Duration::MAX, Duration::from_secs(u64::MAX / 2), Duration::from_nanos(u64::MAX)] {
+            let guard = lock.try_lock_for(timeout).unwrap();
             thread::scope(|scope| {
-                let waiting = scope.spawn(|| lock.try_lock_for(d).map(drop));
-                thread::sleep(Duration::from_millis(10));
-                guard.unlock().unwrap();
-                waiting.join().unwrap().unwrap();
+                let waiter = scope.spawn(|| lock.try_lock_for(timeout).map(drop));
+                thread::sleep(ms(10));
+                assert!(!waiter.is_finished());
+                drop(guard);
+                takes(Duration::ZERO, || waiter.join().unwrap()).unwrap();
             });
         }
+        let guard = lock.try_lock_until(far).unwrap();
+        assert!(!guard.wait_lost_for(Duration::ZERO));
+        thread::scope(|scope| {
+            let watcher = scope.spawn(|| guard.wait_lost_for(Duration::MAX));
+            way.ask::<()>(&["DEL", "k"]);
+            assert_kind(guard.extend(Duration::ZERO), ErrorKind::Lost);
+            assert!(watcher.join().unwrap());
+        });
     });
 }
 
 #[test]
-fn threads_of_one_client_get_the_lock_in_the_order_in_which_they_asked() {
-    on_every_way(|way| {
-        let lock = lock(way, "k");
-        let order = Mutex::new(Vec::new());
-        let guard = lock.lock().unwrap();
+fn a_wait_longer_than_the_holders_ttl_goes_on() {
+    every_way(|way| {
+        let (mine, yours) = (way.lock("k", &LockOptions::new().ttl(ms(300))), way.lock("k", &LockOptions::new()));
+        let guard = mine.lock().unwrap();
         thread::scope(|scope| {
-            for i in 0..5 {
-                let (lock, order) = (&lock, &order);
-                scope.spawn(move || {
-                    let _guard = lock.lock().unwrap();
-                    order.lock().unwrap().push(i);
-                });
-                // Enters the queue long before the next one.
-                thread::sleep(Duration::from_millis(20));
-            }
+            let waiter = scope.spawn(|| yours.try_lock_for(LONG).map(|guard| guard.fence()));
+            assert!(!guard.wait_lost_for(ms(900)), "renewed");
+            assert!(!waiter.is_finished());
+            let first = guard.fence();
             guard.unlock().unwrap();
+            assert!(waiter.join().unwrap().unwrap() > first);
         });
-        assert_eq!(order.into_inner().unwrap(), [0, 1, 2, 3, 4], "{}", way.name);
     });
 }
 
 #[test]
-fn an_interrupt_ends_every_wait_and_refuses_new_ones_but_not_try_lock() {
-    on_every_way(|way| {
+fn a_wait_that_outlives_a_lease_gets_the_lock() {
+    every_way(|way| {
+        let (mine, yours) = (way.lock("k", &once(ms(300))), way.lock("k", &LockOptions::new()));
+        let guard = mine.lock().unwrap();
+        let start = Instant::now();
+        let next = yours.try_lock_for(LONG).unwrap();
+        assert!(start.elapsed() < ms(300) + BOUND, "{:?}", start.elapsed());
+        assert!(!guard.is_valid(), "invalid before another has it");
+        drop(guard);
+        next.unlock().unwrap();
+    });
+}
+
+/// So patient that nothing but a wake-up ends its pauses.
+fn patient(interrupt: &Interrupt) -> LockOptions {
+    let backoff = Backoff::new().spins(0).cap(Duration::from_secs(30)).first_pause(Duration::from_secs(30));
+    LockOptions::new().backoff(backoff).interrupt(interrupt)
+}
+
+#[test]
+fn an_interrupt_ends_waits_in_the_queue_and_at_its_head_promptly() {
+    every_way(|way| {
         let interrupt = Interrupt::new();
-        let options = LockOptions::new().interrupt(&interrupt);
-        let client = way.client();
-        let locks = [&client, &client, &way.client()].map(|c| DistLock::with_options(c, "k", &options).unwrap());
-        let guard = DistLock::new(&way.client(), "k").lock().unwrap();
-        // A waiter that nothing else would wake: its own process holds.
-        let own = DistLock::with_options(&client, "own", &options).unwrap();
-        let _held = own.lock().unwrap();
+        let _guard = way.lock("k", &LockOptions::new()).lock().unwrap();
+        let lock = way.lock("k", &patient(&interrupt));
+        let before = way.script_calls();
         thread::scope(|scope| {
-            let behind = scope.spawn(|| own.lock().map(drop));
-            // A head, one behind it in the gate, a head of another client; timed and not.
-            let waiting: Vec<_> = locks
-                .iter()
-                .flat_map(|lock| {
-                    [scope.spawn(|| lock.lock().map(drop)), scope.spawn(|| lock.try_lock_for(LONG).map(drop))]
-                })
-                .collect();
-            thread::sleep(SOON);
-            let start = Instant::now();
+            let head = scope.spawn(|| lock.try_lock_for(LONG).map(drop));
+            eventually(LONG, "the head has asked", || way.script_calls() > before);
+            let queued = scope.spawn(|| lock.try_lock_for(LONG).map(drop));
+            thread::sleep(ms(50));
+            assert!(!head.is_finished() && !queued.is_finished());
             interrupt.interrupt();
-            for wait in waiting {
-                assert_eq!(wait.join().unwrap().unwrap_err().kind(), ErrorKind::Interrupted, "{}", way.name);
-            }
-            assert_eq!(behind.join().unwrap().unwrap_err().kind(), ErrorKind::Interrupted, "{}", way.name);
-            assert!(start.elapsed() < SLACK, "{}: {:?}", way.name, start.elapsed());
+            let start = Instant::now();
+            assert_kind(head.join().unwrap(), ErrorKind::Interrupted);
+            assert_kind(queued.join().unwrap(), ErrorKind::Interrupted);
+            assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
         });
+    });
+}
+
+#[test]
+fn an_interrupt_refuses_new_waits_and_no_try() {
+    every_way(|way| {
+        let interrupt = Interrupt::new();
+        let lock = way.lock("k", &patient(&interrupt));
+        let held = lock.lock().unwrap();
+        interrupt.clone().interrupt();
+        assert!(held.is_valid(), "what is held stays held");
+        held.unlock().unwrap();
+        assert_kind(lock.lock(), ErrorKind::Interrupted);
+        assert_kind(lock.try_lock_for(LONG), ErrorKind::Interrupted);
+        assert_kind(lock.try_lock_for(Duration::ZERO), ErrorKind::Interrupted);
+        assert_kind(lock.try_lock_until(Instant::now() + LONG), ErrorKind::Interrupted);
+        lock.try_lock().unwrap().unlock().unwrap();
+    });
+}
+
+#[test]
+fn a_try_does_not_wait_behind_a_thread_that_waits() {
+    every_way(|way| {
+        let (client, interrupt) = (way.client(), Interrupt::new());
+        let waiting = DistLock::with_options(&client, "k", &patient(&interrupt)).unwrap();
+        let lock = DistLock::new(&client, "k");
+        // The script is known from here on: the head asks once.
+        lock.lock().unwrap().unlock().unwrap();
+        way.ask::<()>(&["SET", "k", "theirs"]);
+        let before = way.script_calls();
+        thread::scope(|scope| {
+            let head = scope.spawn(|| waiting.try_lock_for(LONG).map(drop));
+            eventually(LONG, "the head has asked", || way.script_calls() > before);
+            assert_taken(takes(Duration::ZERO, || lock.try_lock()));
+            way.ask::<()>(&["DEL", "k"]);
+            // It is free, though the head sleeps on.
+            takes(Duration::ZERO, || lock.try_lock()).unwrap().unlock().unwrap();
+            takes(Duration::ZERO, || lock.try_lock_for(Duration::ZERO)).unwrap().unlock().unwrap();
+            assert!(!head.is_finished());
+            interrupt.interrupt();
+            assert_kind(head.join().unwrap(), ErrorKind::Interrupted);
+        });
+    });
+}
+
+#[test]
+fn a_waiter_that_gives_up_leaves_nothing() {
+    every_way(|way| {
+        let interrupt = Interrupt::new();
+        let (mine, yours) = (way.lock("k", &LockOptions::new()), way.lock("k", &patient(&interrupt)));
+        let guard = mine.lock().unwrap();
+        assert_taken(yours.try_lock_for(ms(60)));
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| yours.lock().map(drop));
+            thread::sleep(ms(30));
+            interrupt.interrupt();
+            assert_kind(waiter.join().unwrap(), ErrorKind::Interrupted);
+        });
+        assert_eq!(way.left_over(), ["k"]);
         guard.unlock().unwrap();
-        assert_eq!(locks[0].lock().unwrap_err().kind(), ErrorKind::Interrupted);
-        assert_eq!(locks[0].try_lock_for(LONG).unwrap_err().kind(), ErrorKind::Interrupted);
-        assert!(locks[0].try_lock().is_ok(), "{}: a clean-up can still lock", way.name);
+        assert_eq!(way.left_over(), [""; 0]);
+        mine.try_lock().unwrap().unlock().unwrap();
+        yours.try_lock().unwrap().unlock().unwrap();
     });
 }
 
 #[test]
 fn a_waiter_that_gives_up_does_not_stall_the_next() {
-    on_every_way(|way| {
-        let interrupt = Interrupt::new();
-        let client = way.client();
-        let (patient, nervous) = (
-            DistLock::new(&client, "k"),
-            DistLock::with_options(&client, "k", &LockOptions::new().interrupt(&interrupt)).unwrap(),
-        );
-        let guard = lock(way, "k").lock().unwrap();
+    every_way(|way| {
+        let guard = way.lock("k", &LockOptions::new()).lock().unwrap();
+        let (client, interrupt) = (way.client(), Interrupt::new());
+        let lock = DistLock::new(&client, "k");
+        let interrupted = DistLock::with_options(&client, "k", &LockOptions::new().interrupt(&interrupt)).unwrap();
         thread::scope(|scope| {
-            // Heads of the gate that give up one way or the other, and whoever comes behind them.
-            let gone = [scope.spawn(|| patient.try_lock_for(SOON).map(drop)), scope.spawn(|| nervous.lock().map(drop))];
-            thread::sleep(Duration::from_millis(20));
-            let behind =
-                [scope.spawn(|| patient.lock().map(drop)), scope.spawn(|| patient.try_lock_for(LONG).map(drop))];
-            thread::sleep(SOON);
+            // The head gives up by its time, one in the queue by an interrupt, one by its time.
+            let head = scope.spawn(|| lock.try_lock_for(ms(200)).map(drop));
+            thread::sleep(ms(20));
+            let second = scope.spawn(|| interrupted.lock().map(drop));
+            let third = scope.spawn(|| lock.try_lock_for(ms(250)).map(drop));
+            let last = scope.spawn(|| lock.lock().map(drop));
+            thread::sleep(ms(100));
             interrupt.interrupt();
-            for wait in gone {
-                assert!(wait.join().unwrap().is_err(), "{}", way.name);
-            }
+            assert_kind(second.join().unwrap(), ErrorKind::Interrupted);
+            assert_kind(head.join().unwrap(), ErrorKind::Taken);
+            assert_kind(third.join().unwrap(), ErrorKind::Taken);
+            assert!(!last.is_finished());
             guard.unlock().unwrap();
-            for wait in behind {
-                wait.join().unwrap().unwrap_or_else(|e| panic!("{}: {e:?}", way.name));
-            }
+            takes(Duration::ZERO, || last.join().unwrap()).unwrap();
         });
-        assert!(!patient.is_locked().unwrap());
-    });
-}
-
-#[test]
-fn waiters_ask_no_more_often_than_their_backoff_says() {
-    let server = crate::support::Server::start();
-    let slow = Backoff::new().spins(0).first_pause(Duration::from_millis(100)).cap(Duration::from_millis(100));
-    let client = distlock::LockClient::open(server.url()).unwrap();
-    let waiting = DistLock::with_options(&client, "k", &LockOptions::new().backoff(slow)).unwrap();
-    let _: () = server.ask(&["SET", "k", "somebody"]);
-    let calls = || -> u64 {
-        let stats: String = server.ask(&["INFO", "commandstats"]);
-        let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap_or_default().to_owned();
-        line.split(['=', ',']).nth(1).and_then(|n| n.parse().ok()).unwrap_or(0)
-    };
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| waiting.try_lock_for(Duration::from_secs(1)).unwrap_err());
-        }
-    });
-    assert!(calls() <= 15, "four threads, one head, ten pauses: {}", calls());
-}
-
-#[test]
-fn waiting_threads_hold_no_connection() {
-    let server = crate::support::Server::start();
-    let client = distlock::ClientOptions::new().max_connections(1).open(server.url()).unwrap();
-    let foreign: Vec<_> = (0..10).map(|i| format!("k{i}")).collect();
-    foreign.iter().for_each(|key| server.ask(&["SET", key, "somebody"]));
-    thread::scope(|scope| {
-        for key in &foreign {
-            let lock = DistLock::new(&client, key);
-            scope.spawn(move || lock.try_lock_for(Duration::from_millis(500)).unwrap_err());
-        }
-        let lock = DistLock::new(&client, "mine");
-        for _ in 0..20 {
-            lock.lock().unwrap().unlock().unwrap();
-        }
+        assert_eq!(way.left_over(), [""; 0]);
     });
 }

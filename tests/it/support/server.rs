@@ -43,11 +43,6 @@ impl Server {
         self.port
     }
 
-    /// Where it stores what it stores, and its unix socket.
-    pub(crate) fn folder(&self) -> &std::path::Path {
-        &self.folder
-    }
-
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

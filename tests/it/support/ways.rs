@@ -1,87 +1,178 @@
-//! Every way of building a lock: a law is written once and runs on all of them.
+//! The ways of building a client. A law is written once and run on each of them, side by side, every
+//! way with a server of its own.
 
-use std::time::Duration;
+use std::{
+    os::unix::net::UnixStream,
+    path::PathBuf,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
 
-use distlock::{ClientOptions, LockClient};
-use redis::{ConnectionLike, RedisResult, Value};
+use distlock::{
+    ClientOptions, DistLock, LockClient, LockOptions,
+    r2d2::{ManageConnection, Pool},
+    redis::{self, Client, Connection, ConnectionLike, ErrorKind, RedisError, RedisResult, Value},
+};
 
-use super::Server;
+use super::{Server, eventually};
 
-/// A server, and one way to get clients of it.
+type Open = fn(&str) -> LockClient;
+
+const WAYS: [(&str, Where, Open); 7] = [
+    ("open", Where::Tcp, |url| LockClient::open(url).unwrap()),
+    ("one connection", Where::Tcp, |url| ClientOptions::new().max_connections(1).open(url).unwrap()),
+    ("password and database", Where::Password, |url| LockClient::open(url).unwrap()),
+    ("unix socket", Where::Socket, |url| LockClient::open(url).unwrap()),
+    ("given pool", Where::Tcp, |url| LockClient::from_pool(pool(plain(url), 4))),
+    ("given pool of one", Where::Tcp, |url| LockClient::from_pool(pool(plain(url), 1))),
+    ("given pool of wrappers", Where::Tcp, |url| LockClient::from_pool(pool(Wrapping(plain(url)), 4))),
+];
+
+enum Where {
+    Tcp,
+    Password,
+    Socket,
+}
+
+/// One way of building a client, with its server.
 pub(crate) struct Way {
-    pub(crate) name: &'static str,
-    pub(crate) server: Server,
-    open: fn(&Server) -> LockClient,
+    /// Ends with the value.
+    _server: Server,
+    url: String,
+    socket: Option<PathBuf>,
+    open: Open,
+}
+
+/// Runs a law on every way, and says on which it is broken.
+#[track_caller]
+pub(crate) fn every_way(law: impl Fn(&Way) + Sync) {
+    let broken: Vec<&str> = thread::scope(|scope| {
+        let law = &law;
+        let run = |(name, place, open): &(&'static str, Where, Open)| {
+            let way = Way::at(place, *open);
+            // A panic's message begins with the thread's name.
+            let builder = thread::Builder::new().name((*name).to_owned());
+            (*name, builder.spawn_scoped(scope, move || law(&way)).expect("a thread"))
+        };
+        let threads: Vec<_> = WAYS.iter().map(run).collect();
+        threads.into_iter().filter_map(|(name, thread)| thread.join().is_err().then_some(name)).collect()
+    });
+    assert!(broken.is_empty(), "broken on: {}", broken.join(", "));
 }
 
 impl Way {
+    fn at(place: &Where, open: Open) -> Way {
+        match place {
+            Where::Tcp => {
+                let server = Server::start();
+                Way { url: server.url(), _server: server, socket: None, open }
+            }
+            Where::Password => {
+                let server = Server::with(&["--requirepass", "s3cret"]);
+                let url = format!("redis://:s3cret@127.0.0.1:{}/3", server.port());
+                Way { url, _server: server, socket: None, open }
+            }
+            Where::Socket => {
+                let path = socket_path();
+                let text = path.to_str().expect("a path in UTF-8");
+                let server = Server::with(&["--unixsocket", text]);
+                eventually(Duration::from_secs(5), "the socket is there", || UnixStream::connect(&path).is_ok());
+                Way { url: format!("unix://{text}"), _server: server, socket: Some(path), open }
+            }
+        }
+    }
+
+    /// A client of its own: nothing is shared with another.
     pub(crate) fn client(&self) -> LockClient {
-        (self.open)(&self.server)
+        (self.open)(&self.url)
     }
 
-    /// One command on the database that the locks live in.
+    /// A lock of a client of its own.
+    pub(crate) fn lock(&self, key: &str, options: &LockOptions) -> DistLock {
+        DistLock::with_options(&self.client(), key, options).unwrap()
+    }
+
+    /// One command past the crate under test, in the same database.
     pub(crate) fn ask<T: redis::FromRedisValue>(&self, parts: &[&str]) -> T {
-        let url = if self.name == LOGIN { login(&self.server) } else { self.server.url() };
-        let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
-        let mut command = redis::cmd(parts[0]);
-        command.arg(&parts[1..]);
-        command.query(&mut connection).unwrap_or_else(|e| panic!("{parts:?} on {}: {e}", self.name))
+        self.try_ask(parts).unwrap_or_else(|e| panic!("{parts:?}: {e}"))
+    }
+
+    pub(crate) fn try_ask<T: redis::FromRedisValue>(&self, parts: &[&str]) -> RedisResult<T> {
+        let mut connection = plain(&self.url).get_connection_with_timeout(Duration::from_secs(5))?;
+        connection.set_read_timeout(Some(Duration::from_secs(10)))?;
+        redis::cmd(parts[0]).arg(&parts[1..]).query(&mut connection)
+    }
+
+    pub(crate) fn value(&self, key: &str) -> Option<String> {
+        self.ask(&["GET", key])
+    }
+
+    /// How many script calls the server has executed.
+    pub(crate) fn script_calls(&self) -> u64 {
+        script_calls(&self.ask::<String>(&["INFO", "commandstats"]))
+    }
+
+    /// Every key that is no fence.
+    pub(crate) fn left_over(&self) -> Vec<String> {
+        let mut keys: Vec<String> = self.ask(&["KEYS", "*"]);
+        keys.retain(|key| !key.starts_with("distlock:fence"));
+        keys
     }
 }
 
-const LOGIN: &str = "a password and a database";
-
-/// Runs a law on every way, each with a server of its own.
-pub(crate) fn on_every_way(law: impl Fn(&Way)) {
-    for (name, arguments, open) in ways() {
-        let server = Server::with(arguments);
-        law(&Way { name, server, open });
+impl Drop for Way {
+    fn drop(&mut self) {
+        if let Some(path) = &self.socket {
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 
-type Opening = (&'static str, &'static [&'static str], fn(&Server) -> LockClient);
-
-fn ways() -> [Opening; 7] {
-    [
-        ("an address", &[], |server| LockClient::open(server.url()).unwrap()),
-        ("one connection", &[], |server| ClientOptions::new().max_connections(1).open(server.url()).unwrap()),
-        (LOGIN, &["--requirepass", "se:cret"], |server| LockClient::open(login(server)).unwrap()),
-        ("a unix socket", &["--unixsocket", "redis.sock"], |server| {
-            LockClient::open(format!("unix://{}", server.folder().join("redis.sock").display())).unwrap()
-        }),
-        ("a given pool", &[], |server| LockClient::from_pool(pool(server, 4))),
-        ("a given pool of one", &[], |server| LockClient::from_pool(pool(server, 1))),
-        ("a given pool of a type of its own", &[], |server| {
-            let manager = Wrapping(redis::Client::open(server.url()).unwrap());
-            LockClient::from_pool(r2d2::Pool::builder().max_size(3).build(manager).unwrap())
-        }),
-    ]
+/// Calls of EVALSHA and EVAL in the answer of `INFO commandstats`.
+pub(crate) fn script_calls(stats: &str) -> u64 {
+    let calls = |line: &str| {
+        let line = line.strip_prefix("cmdstat_evalsha:calls=").or_else(|| line.strip_prefix("cmdstat_eval:calls="))?;
+        line.split(',').next()?.parse::<u64>().ok()
+    };
+    stats.lines().filter_map(calls).sum()
 }
 
-fn login(server: &Server) -> String {
-    format!("redis://:se%3Acret@127.0.0.1:{}/3", server.port())
+fn socket_path() -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("distlock-{}-{}.sock", std::process::id(), COUNT.fetch_add(1, Relaxed));
+    std::env::temp_dir().join(name)
 }
 
-fn pool(server: &Server, size: u32) -> r2d2::Pool<redis::Client> {
-    let client = redis::Client::open(server.url()).unwrap();
-    r2d2::Pool::builder().max_size(size).connection_timeout(Duration::from_secs(5)).build(client).unwrap()
+fn plain(url: &str) -> Client {
+    Client::open(url).expect("an address")
 }
 
-/// A manager whose connections are not the redis crate's own.
-struct Wrapping(redis::Client);
+fn pool<M: ManageConnection>(manager: M, size: u32) -> Pool<M> {
+    let builder = Pool::builder().max_size(size).min_idle(Some(0)).connection_timeout(Duration::from_secs(5));
+    builder.build(manager).expect("a pool")
+}
 
-struct Wrapped(redis::Connection);
+/// A manager of the application's own.
+struct Wrapping(Client);
 
-impl r2d2::ManageConnection for Wrapping {
+/// Its connection: none of the redis crate's types, and not `Sync`.
+struct Wrapped {
+    inner: Connection,
+    calls: std::cell::Cell<u64>,
+}
+
+impl ManageConnection for Wrapping {
     type Connection = Wrapped;
-    type Error = redis::RedisError;
+    type Error = RedisError;
 
-    fn connect(&self) -> Result<Wrapped, Self::Error> {
-        self.0.get_connection().map(Wrapped)
+    fn connect(&self) -> RedisResult<Wrapped> {
+        Ok(Wrapped { inner: self.0.get_connection()?, calls: std::cell::Cell::default() })
     }
 
-    fn is_valid(&self, connection: &mut Wrapped) -> Result<(), Self::Error> {
-        redis::cmd("PING").exec(connection)
+    fn is_valid(&self, connection: &mut Wrapped) -> RedisResult<()> {
+        let alive = connection.check_connection();
+        if alive { Ok(()) } else { Err((ErrorKind::Io, "it does not answer").into()) }
     }
 
     fn has_broken(&self, connection: &mut Wrapped) -> bool {
@@ -91,22 +182,23 @@ impl r2d2::ManageConnection for Wrapping {
 
 impl ConnectionLike for Wrapped {
     fn req_packed_command(&mut self, cmd: &[u8]) -> RedisResult<Value> {
-        self.0.req_packed_command(cmd)
+        self.calls.set(self.calls.get() + 1);
+        self.inner.req_packed_command(cmd)
     }
 
     fn req_packed_commands(&mut self, cmd: &[u8], offset: usize, count: usize) -> RedisResult<Vec<Value>> {
-        self.0.req_packed_commands(cmd, offset, count)
+        self.inner.req_packed_commands(cmd, offset, count)
     }
 
     fn get_db(&self) -> i64 {
-        self.0.get_db()
+        self.inner.get_db()
     }
 
     fn check_connection(&mut self) -> bool {
-        self.0.check_connection()
+        self.inner.check_connection()
     }
 
     fn is_open(&self) -> bool {
-        self.0.is_open()
+        self.inner.is_open()
     }
 }
