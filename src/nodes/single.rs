@@ -41,27 +41,35 @@ impl Single {
     }
 
     /// The server's clock, asked for where no answer has told it yet.
-    fn not_after(&self, io: Duration, until: Moment) -> Result<u64, Failure> {
+    fn not_after(&self, now: Moment, io: Duration) -> Result<u64, Failure> {
         let clock = &self.link.health().clock;
-        if let Some(not_after) = clock.not_after(io) {
+        if let Some(not_after) = clock.not_after(now, io) {
             return Ok(not_after);
         }
-        let reply = server::plain(&*self.link, &["TIME"], until)?;
-        clock.set(clock_of(&reply).ok_or_else(|| nonsense(&reply))?);
-        clock.not_after(io).ok_or_else(|| nonsense(&reply))
+        let reply = server::plain(&*self.link, &["TIME"], now.after(io))?;
+        let received = Moment::now();
+        clock.set(clock_of(&reply).ok_or_else(|| nonsense(&reply))?, received);
+        clock.not_after(received, io).ok_or_else(|| nonsense(&reply))
     }
 
-    fn attempt(&self, attempt: &Attempt<'_>, not_after: u64, until: Moment) -> (Result<Step, Failure>, bool) {
+    /// One call that is sent at `sent`, or later.
+    fn attempt(
+        &self,
+        attempt: &Attempt<'_>,
+        not_after: u64,
+        sent: Moment,
+        until: Moment,
+    ) -> (Result<Step, Failure>, bool) {
         let Attempt { key, token, ttl, hint, .. } = *attempt;
-        let sent = Moment::now();
         let reply = self.ask(key, Verb::Try { token, ttl, hint, not_after }, until);
+        let at = reply.at;
         let step = read(reply.answer, Try::parse).map(|answer| {
             let (step, clock) = match answer {
                 Try::Held { fence, clock } => (Step::End(Outcome::Granted { fence, sent }), clock),
                 Try::Taken { pttl, clock } => (Step::End(Outcome::Taken { remaining: millis(pttl) }), clock),
                 Try::Late { clock } => (Step::Late(clock), clock),
             };
-            self.link.health().clock.set(clock);
+            self.link.health().clock.set(clock, at);
             step
         });
         (step, reply.ghost)
@@ -96,24 +104,27 @@ enum Step {
 
 impl Nodes for Single {
     fn acquire(&self, attempt: &Attempt<'_>) -> Attempted {
-        let until = Moment::now().after(attempt.io);
-        let mut not_after = match self.not_after(attempt.io, until) {
+        let mut sent = Moment::now();
+        let until = sent.after(attempt.io);
+        let mut not_after = match self.not_after(sent, attempt.io) {
             Ok(not_after) => not_after,
             Err(failure) => return Attempted { outcome: Err(failure), ghost: None },
         };
         let mut ghost = None;
         for late_before in [false, true, true] {
-            let (step, lost) = self.attempt(attempt, not_after, until);
+            let (step, lost) = self.attempt(attempt, not_after, sent, until);
             ghost = ghost.max(lost.then_some(NotAfter(not_after)));
-            match step {
+            let clock = match step {
                 Ok(Step::End(outcome)) => return Attempted { outcome: Ok(outcome), ghost },
                 Err(failure) => return Attempted { outcome: Err(failure), ghost },
+                Ok(Step::Late(clock)) => clock,
+            };
+            sent = Moment::now();
+            match self.not_after(sent, attempt.io) {
+                Err(failure) => return Attempted { outcome: Err(failure), ghost },
                 // Once: our idea of its clock was old, and is new now. Twice: it does not help.
-                Ok(Step::Late(clock)) if late_before => not_after = server_clock::generous(clock, attempt.io),
-                Ok(Step::Late(_)) => match self.not_after(attempt.io, until) {
-                    Ok(fresh) => not_after = fresh,
-                    Err(failure) => return Attempted { outcome: Err(failure), ghost },
-                },
+                Ok(_) if late_before => not_after = server_clock::generous(clock, attempt.io),
+                Ok(fresh) => not_after = fresh,
             }
         }
         let text = "every attempt came late by the server's clock";

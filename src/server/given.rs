@@ -42,7 +42,7 @@ where
         let limit = Moment::now().until(until);
         let mut connection = match self.check_out(until) {
             Ok(connection) => connection,
-            Err(failure) => return Reply { answer: Err(failure), ghost: false },
+            Err(failure) => return failed(failure),
         };
         reply(judge(connection.req_packed_command(&command.bytes), command, limit))
     }
@@ -55,12 +55,12 @@ where
 {
     fn call(&self, command: &Command, until: Moment) -> Reply {
         let first = self.once(command, until);
-        self.health.note(&first.answer, Moment::now());
+        self.health.note(&first.answer, first.at);
         if !(first.ghost && matches!(&first.answer, Err(failure) if failure.is_disconnect())) {
             return first;
         }
         let again = self.once(command, until).after(first);
-        self.health.note(&again.answer, Moment::now());
+        self.health.note(&again.answer, again.at);
         again
     }
 
@@ -70,7 +70,7 @@ where
             Ok(connection) => connection,
             Err(failure) => {
                 self.health.note::<Value>(&Err(failure.clone()), Moment::now());
-                return commands.iter().map(|_| Reply { answer: Err(failure.clone()), ghost: false }).collect();
+                return commands.iter().map(|_| failed(failure.clone())).collect();
             }
         };
         let connection = &mut *connection;
@@ -80,8 +80,7 @@ where
             Some(plain) => in_one_trip(plain, commands, limit),
             None => one_by_one(connection, commands, until),
         };
-        let at = Moment::now();
-        replies.iter().for_each(|reply| self.health.note(&reply.answer, at));
+        replies.iter().for_each(|reply| self.health.note(&reply.answer, reply.at));
         replies
     }
 
@@ -109,7 +108,7 @@ fn one_by_one(connection: &mut impl ConnectionLike, commands: &[Command], until:
         .iter()
         .map(|command| {
             if Moment::now() >= until {
-                return Reply { answer: Err(Failure::timeout(limit)), ghost: false };
+                return failed(Failure::timeout(limit));
             }
             reply(judge(connection.req_packed_command(&command.bytes), command, limit))
         })
@@ -122,7 +121,12 @@ fn all_failed(failure: &Failure, commands: &[Command]) -> Vec<Reply> {
 
 fn reply(answer: Result<Value, Failure>) -> Reply {
     let ghost = matches!(&answer, Err(failure) if !failure.is_server_answer());
-    Reply { answer, ghost }
+    Reply { answer, ghost, at: Moment::now() }
+}
+
+/// Nothing was sent.
+fn failed(failure: Failure) -> Reply {
+    Reply { answer: Err(failure), ghost: false, at: Moment::now() }
 }
 
 impl<M: r2d2::ManageConnection> fmt::Debug for Given<M> {

@@ -16,6 +16,8 @@ pub(crate) struct Reply {
     /// A copy of the command may be executed without its answer being this one: its answer was lost,
     /// or has not come.
     pub(crate) ghost: bool,
+    /// When the answer was there, or given up.
+    pub(crate) at: Moment,
 }
 
 impl Reply {

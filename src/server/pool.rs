@@ -117,7 +117,7 @@ impl Link for Pool {
     fn call(&self, command: &Command, until: Moment) -> Reply {
         let mut slot = match self.check_out(until) {
             Ok(slot) => slot,
-            Err(failure) => return Reply { answer: Err(failure), ghost: false },
+            Err(failure) => return Reply { answer: Err(failure), ghost: false, at: Moment::now() },
         };
         let first = self.exchange(&mut slot, command, until);
         if !first.is_stale() {
@@ -143,7 +143,7 @@ impl Link for Pool {
             .map(|answer| {
                 self.health.note(&answer, at);
                 let ghost = stale || matches!(&answer, Err(failure) if !failure.is_server_answer());
-                Reply { answer, ghost }
+                Reply { answer, ghost, at }
             })
             .collect()
     }
@@ -161,7 +161,7 @@ impl Exchanged {
 
     fn into_reply(self) -> Reply {
         let ghost = self.sent && matches!(&self.answer, Err(failure) if !failure.is_server_answer());
-        Reply { answer: self.answer, ghost }
+        Reply { answer: self.answer, ghost, at: self.at }
     }
 }
 

@@ -23,16 +23,16 @@ struct Pair {
 const SLACK: Duration = Duration::from_millis(50);
 
 impl ServerClock {
-    /// The server just said that it is `micros`.
-    pub(crate) fn set(&self, micros: u64) {
-        *self.0.lock() = Some(Pair { micros, received: Moment::now() });
+    /// The server said that it is `micros`, which was received at that moment.
+    pub(crate) fn set(&self, micros: u64, received: Moment) {
+        *self.0.lock() = Some(Pair { micros, received });
     }
 
-    /// The server time after which a call that starts now and waits for `io` must not be executed;
+    /// The server time after which a call that starts at `now` and waits for `io` must not be executed;
     /// `None` while the server's clock is not known.
-    pub(crate) fn not_after(&self, io: Duration) -> Option<u64> {
+    pub(crate) fn not_after(&self, now: Moment, io: Duration) -> Option<u64> {
         let pair = (*self.0.lock())?;
-        Some(pair.not_after(Moment::now(), io))
+        Some(pair.not_after(now, io))
     }
 
     /// How long from now until the server's clock has passed `not_after`.
@@ -79,14 +79,14 @@ mod tests {
 
     #[test]
     fn no_limit_is_made_up_while_the_servers_clock_is_unknown() {
-        assert_eq!(ServerClock::default().not_after(IO), None);
+        assert_eq!(ServerClock::default().not_after(Moment::now(), IO), None);
     }
 
     #[test]
     fn huge_clocks_do_not_overflow() {
         let clock = ServerClock::default();
-        clock.set(u64::MAX);
-        assert_eq!(clock.not_after(IO), Some(u64::MAX));
+        clock.set(u64::MAX, Moment::now());
+        assert_eq!(clock.not_after(Moment::now(), IO), Some(u64::MAX));
         assert_eq!(generous(u64::MAX, IO), u64::MAX);
     }
 }

@@ -108,7 +108,7 @@ impl Slot {
             return Ok((live, true));
         }
         let ready = to.connect(until)?;
-        health.clock.set(ready.clock);
+        health.clock.set(ready.clock, Moment::now());
         let live = Live { connection: ready.connection, generation, timeout: Duration::ZERO, used: Moment::now() };
         Ok((live, false))
     }

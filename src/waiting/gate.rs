@@ -77,8 +77,10 @@ impl<S> Gate<S> {
     /// A turn if nobody is in and nobody waits.
     pub(crate) fn try_enter(self: &Arc<Self>) -> Result<Turn<S>, Busy> {
         let mut state = self.state.lock();
-        state.evict(Moment::now());
-        state.serve();
+        if state.occupant.is_some() {
+            state.evict(Moment::now());
+            state.serve();
+        }
         match &state.occupant {
             Some(occupant) => Err(if occupant.tenure.is_some() { Busy::Held } else { Busy::Asking }),
             None => {
