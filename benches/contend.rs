@@ -1,5 +1,5 @@
-//! Threads of one process, and processes, that contend for one key, beside the raw limit: threads and
-//! processes that spin on `SET NX PX` with the same pauses. `cargo bench --bench contend`.
+//! Threads of one process, and processes, that contend for one key, beside the raw limit and beside our
+//! own scripts on a bare connection each, which spin with the same pauses. `cargo bench --bench contend`.
 //!
 //! For each: sections a second, commands a section, and the share of the contender that got fewest and
 //! of the one that got most (1 is fair).
@@ -7,13 +7,14 @@
 mod support;
 
 use std::{
+    hash::{BuildHasher, RandomState},
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use distlock::{DistLock, LockClient, redis};
-use support::{Raw, Server, connect, url};
+use support::{Bare, Raw, Server, connect, url};
 
 const TIME: Duration = Duration::from_secs(2);
 
@@ -23,7 +24,11 @@ fn main() {
         && kind != "--bench"
     {
         let port = port.parse().expect("a port");
-        let sections = if kind == "raw" { raw_sections(port) } else { lock_sections(&client(port)) };
+        let sections = match kind.as_str() {
+            "raw" => raw_sections(port),
+            "bare" => bare_sections(port),
+            _ => lock_sections(&client(port)),
+        };
         return report(port, number, sections);
     }
     if !arguments.iter().any(|argument| argument == "--bench") {
@@ -35,6 +40,7 @@ fn main() {
     );
     for threads in [1, 2, 4, 8] {
         row(&format!("raw, {threads} threads"), |port| in_threads(threads, || raw_sections(port)));
+        row(&format!("bare scripts, {threads} threads"), |port| in_threads(threads, || bare_sections(port)));
         row(&format!("DistLock, {threads} threads"), |port| {
             let client = client(port);
             in_threads(threads, || lock_sections(&client))
@@ -42,6 +48,7 @@ fn main() {
     }
     for processes in [2, 4, 8] {
         row(&format!("raw, {processes} processes"), |port| in_processes(processes, "raw", port));
+        row(&format!("bare scripts, {processes} processes"), |port| in_processes(processes, "bare", port));
         row(&format!("DistLock, {processes} processes"), |port| in_processes(processes, "lock", port));
     }
 }
@@ -109,14 +116,52 @@ fn lock_sections(client: &LockClient) -> u64 {
     count(|| lock.lock().and_then(|guard| guard.unlock()).expect("a section"))
 }
 
-/// The same pauses as the library's: three attempts at once, then 2 to 50 ms with decorrelated jitter.
 fn raw_sections(port: u16) -> u64 {
-    let mut raw = Raw::new(&url(port));
-    let token = format!("{}-{:?}", std::process::id(), thread::current().id());
-    let mut random = 0x9E37_79B9_7F4A_7C15_u64 ^ u64::from(std::process::id());
+    spinning(&mut Raw::new(&url(port)))
+}
+
+fn bare_sections(port: u16) -> u64 {
+    spinning(&mut Bare::new(&url(port), "bench:bare"))
+}
+
+/// One connection that tries and releases.
+trait Contender {
+    fn acquire(&mut self, token: &str) -> bool;
+    fn release(&mut self, token: &str);
+}
+
+impl Contender for Raw {
+    fn acquire(&mut self, token: &str) -> bool {
+        Raw::acquire(self, "bench:raw", token)
+    }
+
+    fn release(&mut self, token: &str) {
+        Raw::release(self, "bench:raw", token);
+    }
+}
+
+impl Contender for Bare {
+    fn acquire(&mut self, token: &str) -> bool {
+        Bare::acquire(self, token)
+    }
+
+    fn release(&mut self, token: &str) {
+        Bare::release(self, token);
+    }
+}
+
+/// As long and as varied as the library's own.
+fn token() -> String {
+    format!("d0.0123456789abcdef0123456789abcdef-{}-{:?}", std::process::id(), thread::current().id())
+}
+
+/// The same pauses as the library's: three attempts at once, then 2 to 50 ms with decorrelated jitter.
+fn spinning(contender: &mut dyn Contender) -> u64 {
+    let token = token();
+    let mut random = RandomState::new().hash_one(0);
     count(|| {
         let (mut spins, mut pause) = (0, 0);
-        while !raw.acquire("bench:raw", &token) {
+        while !contender.acquire(&token) {
             if spins < 3 {
                 spins += 1;
                 thread::yield_now();
@@ -127,7 +172,7 @@ fn raw_sections(port: u16) -> u64 {
             pause = 2_000 + (random >> 33) % (most - 2_000 + 1);
             thread::sleep(Duration::from_micros(pause));
         }
-        raw.release("bench:raw", &token);
+        contender.release(&token);
     })
 }
 

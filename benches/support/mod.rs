@@ -118,12 +118,19 @@ impl Bare {
 
     pub(crate) fn cycle(&mut self) {
         const TOKEN: &str = "d0.0123456789abcdef0123456789abcdef-12345-4711";
+        assert!(self.acquire(TOKEN));
+        self.release(TOKEN);
+    }
+
+    pub(crate) fn acquire(&mut self, token: &str) -> bool {
         self.n += 1;
         let n = self.n.to_string();
-        let answer = self.call(0, &[&n, TOKEN, "30000", "1764547200000000", "3000000000000000"]);
-        assert!(answer.starts_with(b"held "));
-        let answer = self.call(1, &[&n, TOKEN]);
-        assert!(answer.starts_with(b"1 "));
+        self.call(0, &[&n, token, "30000", "1764547200000000", "3000000000000000"]).starts_with(b"held ")
+    }
+
+    pub(crate) fn release(&mut self, token: &str) {
+        let n = self.n.to_string();
+        assert!(self.call(1, &[&n, token]).starts_with(b"1 "));
     }
 
     fn call(&mut self, script: usize, args: &[&str]) -> Vec<u8> {

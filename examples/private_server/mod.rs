@@ -45,14 +45,16 @@ fn start(program: &str) -> io::Result<PrivateServer> {
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         .stdout(Stdio::null())
         .spawn()?;
-    let server = PrivateServer {
+    let mut server = PrivateServer {
         url: format!("redis://127.0.0.1:{port}/"),
         description: format!("a private {program} on port {port}"),
         child: Some(child),
     };
     let end = Instant::now() + Duration::from_secs(5);
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        if Instant::now() > end {
+        // Another program may have taken the port first.
+        let ended = server.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)));
+        if ended || Instant::now() > end {
             return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{program} does not come up")));
         }
         std::thread::sleep(Duration::from_millis(10));
