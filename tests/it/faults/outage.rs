@@ -11,7 +11,7 @@ use std::{
 use distlock::{ClientOptions, DistLock, Error, ErrorKind, LockClient, LockOptions};
 
 use crate::support::proxy::{TRY, calls};
-use crate::support::server::free_port;
+use crate::support::server::NOBODY;
 use crate::support::{Fate, Proxy, SLACK, Server, Way, eventually};
 
 const IO: Duration = Duration::from_millis(200);
@@ -52,7 +52,7 @@ fn mumbler(words: &'static [u8]) -> u16 {
 
 #[test]
 fn a_refused_port_is_reported_at_once_with_its_cause() {
-    let lock = DistLock::new(&client(format!("redis://127.0.0.1:{}/", free_port())), "k");
+    let lock = DistLock::new(&client(format!("redis://127.0.0.1:{}/", NOBODY)), "k");
     let start = Instant::now();
     let error = lock.try_lock().unwrap_err();
     assert!(start.elapsed() < Duration::from_millis(100), "{:?}", start.elapsed());
@@ -90,7 +90,7 @@ fn try_lock_for_on_a_listener_that_never_answers_ends_in_time_also_with_a_login(
 
 #[test]
 fn try_lock_for_on_a_refusing_server_ends_in_time() {
-    let lock = DistLock::new(&client(format!("redis://127.0.0.1:{}/", free_port())), "k");
+    let lock = DistLock::new(&client(format!("redis://127.0.0.1:{}/", NOBODY)), "k");
     assert_eq!(ends_in_time(&lock, Duration::from_millis(300)).kind(), ErrorKind::Unreachable);
 }
 
@@ -219,7 +219,7 @@ fn a_program_may_start_before_redis() {
 
 #[test]
 fn zero_patience_fails_at_the_first_error() {
-    let client = client(format!("redis://127.0.0.1:{}/", free_port()));
+    let client = client(format!("redis://127.0.0.1:{}/", NOBODY));
     let options = LockOptions::new().unreachable_after(Duration::ZERO);
     let lock = DistLock::with_options(&client, "k", &options).unwrap();
     let start = Instant::now();
@@ -229,7 +229,7 @@ fn zero_patience_fails_at_the_first_error() {
 
 #[test]
 fn all_waiters_of_a_key_give_up_together_and_say_why() {
-    let lock = impatient(&client(format!("redis://127.0.0.1:{}/", free_port())), "k");
+    let lock = impatient(&client(format!("redis://127.0.0.1:{}/", NOBODY)), "k");
     thread::scope(|scope| {
         let waiters: Vec<_> = (0..6)
             .map(|_| {

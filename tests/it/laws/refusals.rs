@@ -11,7 +11,7 @@ use std::{
 use distlock::{DistLock, ErrorKind, LockClient};
 
 use super::{LONG, assert_kind, ms, takes};
-use crate::support::{Server, eventually, server::free_port};
+use crate::support::{Server, eventually, server::NOBODY};
 
 fn lock_at(url: &str) -> DistLock {
     DistLock::new(&LockClient::open(url).unwrap(), "k")
@@ -62,7 +62,7 @@ fn a_database_that_is_not_there_is_an_invalid_option() {
 
 #[test]
 fn a_refused_port_is_reported_in_milliseconds() {
-    let url = format!("redis://127.0.0.1:{}/", free_port());
+    let url = format!("redis://127.0.0.1:{}/", NOBODY);
     let lock = lock_at(&url);
     let start = std::time::Instant::now();
     let error = assert_kind(lock.try_lock(), ErrorKind::Unreachable);

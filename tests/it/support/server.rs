@@ -2,7 +2,7 @@
 
 use std::{
     net::{TcpListener, TcpStream},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering::Relaxed},
     time::{Duration, Instant},
@@ -32,7 +32,7 @@ impl Server {
         for _ in 0..20 {
             let port = free_port();
             let mut child = spawn(port, &folder, &extra);
-            if is_up(port, &mut child) {
+            if is_up(port, &folder, &mut child) {
                 return Server { port, folder, extra, child };
             }
         }
@@ -88,7 +88,7 @@ impl Server {
         let end = Instant::now() + Duration::from_secs(10);
         loop {
             self.child = spawn(self.port, &self.folder, &self.extra);
-            if is_up(self.port, &mut self.child) {
+            if is_up(self.port, &self.folder, &mut self.child) {
                 return;
             }
             assert!(Instant::now() < end, "the server does not come back on port {}", self.port);
@@ -121,17 +121,23 @@ impl Drop for Server {
     }
 }
 
+/// A port that refuses: no test's server can get it.
+pub(crate) const NOBODY: u16 = 1;
+
 /// A port that nothing listens on.
-pub(crate) fn free_port() -> u16 {
+fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     listener.local_addr().expect("its address").port()
 }
 
-fn spawn(port: u16, folder: &PathBuf, extra: &[String]) -> Child {
+const LOG: &str = "server.log";
+
+fn spawn(port: u16, folder: &Path, extra: &[String]) -> Child {
+    let _ = std::fs::remove_file(folder.join(LOG));
     Command::new("redis-server")
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         .args(["--repl-diskless-sync-delay", "0", "--enable-debug-command", "yes"])
-        .arg("--dir")
+        .args(["--logfile", LOG, "--dir"])
         .arg(folder)
         .args(extra)
         .stdout(Stdio::null())
@@ -140,15 +146,17 @@ fn spawn(port: u16, folder: &PathBuf, extra: &[String]) -> Child {
         .expect("redis-server on PATH (apt-get install redis-server)")
 }
 
-/// Does it accept connections, rather than have ended because its port was taken?
-fn is_up(port: u16, child: &mut Child) -> bool {
+/// Does this very process listen there, and not another whose port it wanted?
+fn is_up(port: u16, folder: &Path, child: &mut Child) -> bool {
     let end = Instant::now() + Duration::from_secs(5);
     while Instant::now() < end {
         if child.try_wait().expect("a status").is_some() {
             return false;
         }
-        if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-            return child.try_wait().expect("a status").is_none();
+        // It says so when it has its port; a server that loads its data accepts connections by then.
+        let log = std::fs::read_to_string(folder.join(LOG)).unwrap_or_default();
+        if log.contains("Server initialized") && TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            return true;
         }
         std::thread::sleep(Duration::from_millis(2));
     }
