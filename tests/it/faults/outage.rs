@@ -150,21 +150,6 @@ fn a_given_pool_that_its_application_uses_up_is_exhausted() {
 }
 
 #[test]
-fn a_lost_reply_on_a_given_pool_does_not_block_the_retry() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port());
-    let pool = redis::Client::open(proxy.url()).unwrap();
-    let pool = r2d2::Pool::builder().max_size(2).test_on_check_out(false).build(pool).unwrap();
-    let lock = DistLock::new(&LockClient::from_pool(pool), "k");
-    lock.lock().unwrap().unlock().unwrap();
-    proxy.rule(Way::Reply, Fate::Cut, 1, calls(TRY));
-    let guard = lock.try_lock_for(Duration::from_secs(5)).unwrap();
-    assert_eq!(server.ask::<String>(&["GET", "k"]), guard.token());
-    drop(guard);
-    assert_eq!(server.ask::<Option<String>>(&["GET", "k"]), None);
-}
-
-#[test]
 fn a_given_connection_that_is_out_of_step_never_locks() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
@@ -202,22 +187,6 @@ fn a_silent_server_delays_no_other_client_of_the_process() {
 }
 
 #[test]
-fn a_program_may_start_before_redis() {
-    let mut server = Server::start();
-    server.kill();
-    let client = client(server.url());
-    assert_eq!(client.ping().unwrap_err().kind(), ErrorKind::Unreachable);
-    let lock = DistLock::new(&client, "k");
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| lock.lock().unwrap().unlock());
-        thread::sleep(Duration::from_millis(300));
-        server.restart();
-        waiting.join().unwrap().unwrap();
-    });
-    client.ping().unwrap();
-}
-
-#[test]
 fn zero_patience_fails_at_the_first_error() {
     let client = client(format!("redis://127.0.0.1:{}/", NOBODY));
     let options = LockOptions::new().unreachable_after(Duration::ZERO);
@@ -244,8 +213,7 @@ fn all_waiters_of_a_key_give_up_together_and_say_why() {
             assert_eq!(error.kind(), ErrorKind::Unreachable);
             assert!(error.source().unwrap().to_string().contains("refused"), "{error:?}");
             assert!(took >= PATIENCE, "{took:?}");
-            // A waiter in the gate looks once a second.
-            assert!(took < PATIENCE + Duration::from_secs(1) + SLACK, "{took:?}");
+            assert!(took < PATIENCE + SLACK, "{took:?}");
         }
     });
 }

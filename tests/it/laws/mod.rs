@@ -6,6 +6,7 @@ mod exclusion;
 mod fences;
 mod giving_away;
 mod lease;
+mod losses;
 mod names;
 mod operators;
 mod refusals;

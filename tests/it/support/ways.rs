@@ -2,9 +2,14 @@
 //! way with a server of its own.
 
 use std::{
-    os::unix::net::UnixStream,
-    path::PathBuf,
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    io,
+    net::{Shutdown, TcpStream},
+    os::unix::net::{UnixListener, UnixStream},
+    path::{Path, PathBuf},
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     thread,
     time::Duration,
 };
@@ -15,21 +20,37 @@ use distlock::{
     redis::{self, Client, Connection, ConnectionLike, ErrorKind, RedisError, RedisResult, Value},
 };
 
-use super::{Server, eventually};
+use super::{Fate, Proxy, Server, eventually};
 
-type Open = fn(&str) -> LockClient;
+struct Plan {
+    name: &'static str,
+    place: Place,
+    /// What may become of a message without its call waiting for ever.
+    fates: &'static [Fate],
+    open: fn(&str) -> LockClient,
+}
 
-const WAYS: [(&str, Where, Open); 7] = [
-    ("open", Where::Tcp, |url| LockClient::open(url).unwrap()),
-    ("one connection", Where::Tcp, |url| ClientOptions::new().max_connections(1).open(url).unwrap()),
-    ("password and database", Where::Password, |url| LockClient::open(url).unwrap()),
-    ("unix socket", Where::Socket, |url| LockClient::open(url).unwrap()),
-    ("given pool", Where::Tcp, |url| LockClient::from_pool(pool(plain(url), 4))),
-    ("given pool of one", Where::Tcp, |url| LockClient::from_pool(pool(plain(url), 1))),
-    ("given pool of wrappers", Where::Tcp, |url| LockClient::from_pool(pool(Wrapping(plain(url)), 4))),
+const fn own(name: &'static str, place: Place, open: fn(&str) -> LockClient) -> Plan {
+    Plan { name, place, fates: &[Fate::Lose, Fate::Cut, Fate::Halve], open }
+}
+
+/// Its time limits are those of its manager, and these have none: a reply that never comes is waited for.
+const fn given(name: &'static str, open: fn(&str) -> LockClient) -> Plan {
+    Plan { name, place: Place::Tcp, fates: &[Fate::Cut], open }
+}
+
+const WAYS: [Plan; 7] = [
+    own("open", Place::Tcp, |url| LockClient::open(url).unwrap()),
+    own("one connection", Place::Tcp, |url| ClientOptions::new().max_connections(1).open(url).unwrap()),
+    own("password and database", Place::Password, |url| LockClient::open(url).unwrap()),
+    own("unix socket", Place::Socket, |url| LockClient::open(url).unwrap()),
+    given("given pool", |url| LockClient::from_pool(pool(plain(url), 4))),
+    given("given pool of one", |url| LockClient::from_pool(pool(plain(url), 1))),
+    given("given pool of wrappers", |url| LockClient::from_pool(pool(Wrapping(plain(url)), 4))),
 ];
 
-enum Where {
+#[derive(Clone, Copy)]
+enum Place {
     Tcp,
     Password,
     Socket,
@@ -37,55 +58,97 @@ enum Where {
 
 /// One way of building a client, with its server.
 pub(crate) struct Way {
-    /// Ends with the value.
-    _server: Server,
+    server: Mutex<Server>,
+    /// Where clients connect to, and where the test does.
     url: String,
-    socket: Option<PathBuf>,
-    open: Open,
+    direct: String,
+    sockets: Vec<PathBuf>,
+    plan: &'static Plan,
 }
 
 /// Runs a law on every way, and says on which it is broken.
 #[track_caller]
 pub(crate) fn every_way(law: impl Fn(&Way) + Sync) {
+    on_each(|plan| law(&Way::at(plan)));
+}
+
+/// Runs a law on every way, with a proxy between its clients and its server.
+#[track_caller]
+pub(crate) fn every_way_through_a_proxy(law: impl Fn(&Way, &Proxy) + Sync) {
+    on_each(|plan| {
+        let mut way = Way::at(plan);
+        let proxy = way.put_behind_a_proxy();
+        law(&way, &proxy);
+    });
+}
+
+#[track_caller]
+fn on_each(run: impl Fn(&'static Plan) + Sync) {
     let broken: Vec<&str> = thread::scope(|scope| {
-        let law = &law;
-        let run = |(name, place, open): &(&'static str, Where, Open)| {
-            let way = Way::at(place, *open);
+        let run = &run;
+        let begin = |plan: &'static Plan| {
             // A panic's message begins with the thread's name.
-            let builder = thread::Builder::new().name((*name).to_owned());
-            (*name, builder.spawn_scoped(scope, move || law(&way)).expect("a thread"))
+            let builder = thread::Builder::new().name(plan.name.to_owned());
+            (plan.name, builder.spawn_scoped(scope, move || run(plan)).expect("a thread"))
         };
-        let threads: Vec<_> = WAYS.iter().map(run).collect();
+        let threads: Vec<_> = WAYS.iter().map(begin).collect();
         threads.into_iter().filter_map(|(name, thread)| thread.join().is_err().then_some(name)).collect()
     });
     assert!(broken.is_empty(), "broken on: {}", broken.join(", "));
 }
 
 impl Way {
-    fn at(place: &Where, open: Open) -> Way {
-        match place {
-            Where::Tcp => {
+    fn at(plan: &'static Plan) -> Way {
+        let (server, url, sockets) = match plan.place {
+            Place::Tcp => {
                 let server = Server::start();
-                Way { url: server.url(), _server: server, socket: None, open }
+                let url = server.url();
+                (server, url, Vec::new())
             }
-            Where::Password => {
+            Place::Password => {
                 let server = Server::with(&["--requirepass", "s3cret"]);
                 let url = format!("redis://:s3cret@127.0.0.1:{}/3", server.port());
-                Way { url, _server: server, socket: None, open }
+                (server, url, Vec::new())
             }
-            Where::Socket => {
+            Place::Socket => {
                 let path = socket_path();
-                let text = path.to_str().expect("a path in UTF-8");
-                let server = Server::with(&["--unixsocket", text]);
+                let server = Server::with(&["--unixsocket", text(&path)]);
                 eventually(Duration::from_secs(5), "the socket is there", || UnixStream::connect(&path).is_ok());
-                Way { url: format!("unix://{text}"), _server: server, socket: Some(path), open }
+                (server, format!("unix://{}", text(&path)), vec![path])
             }
-        }
+        };
+        Way { server: Mutex::new(server), direct: url.clone(), url, sockets, plan }
+    }
+
+    fn put_behind_a_proxy(&mut self) -> Proxy {
+        let server = self.server().port();
+        let proxy = Proxy::to(server);
+        self.url = match self.plan.place {
+            Place::Tcp | Place::Password => self.url.replace(&format!(":{server}/"), &format!(":{}/", proxy.port())),
+            Place::Socket => {
+                let path = socket_path();
+                relay(&path, proxy.port());
+                let url = format!("unix://{}", text(&path));
+                self.sockets.push(path);
+                url
+            }
+        };
+        proxy
+    }
+
+    /// What may become of a message on this way.
+    pub(crate) fn fates(&self) -> &'static [Fate] {
+        self.plan.fates
+    }
+
+    /// Its server, to be paused, killed and started again.
+    pub(crate) fn server(&self) -> std::sync::MutexGuard<'_, Server> {
+        self.server.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// A client of its own: nothing is shared with another.
     pub(crate) fn client(&self) -> LockClient {
-        (self.open)(&self.url)
+        (self.plan.open)(&self.url)
     }
 
     /// A lock of a client of its own.
@@ -99,7 +162,7 @@ impl Way {
     }
 
     pub(crate) fn try_ask<T: redis::FromRedisValue>(&self, parts: &[&str]) -> RedisResult<T> {
-        let mut connection = plain(&self.url).get_connection_with_timeout(Duration::from_secs(5))?;
+        let mut connection = plain(&self.direct).get_connection_with_timeout(Duration::from_secs(5))?;
         connection.set_read_timeout(Some(Duration::from_secs(10)))?;
         redis::cmd(parts[0]).arg(&parts[1..]).query(&mut connection)
     }
@@ -123,7 +186,7 @@ impl Way {
 
 impl Drop for Way {
     fn drop(&mut self) {
-        if let Some(path) = &self.socket {
+        for path in &self.sockets {
             let _ = std::fs::remove_file(path);
         }
     }
@@ -142,6 +205,29 @@ fn socket_path() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let name = format!("distlock-{}-{}.sock", std::process::id(), COUNT.fetch_add(1, Relaxed));
     std::env::temp_dir().join(name)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+/// Leads every connection to a socket on to a port, byte by byte.
+fn relay(path: &Path, port: u16) {
+    let listener = UnixListener::bind(path).expect("a socket");
+    thread::spawn(move || {
+        for inner in listener.incoming().flatten() {
+            let Ok(outer) = TcpStream::connect(("127.0.0.1", port)) else { continue };
+            let (Ok(inner_end), Ok(outer_end)) = (inner.try_clone(), outer.try_clone()) else { continue };
+            thread::spawn(move || {
+                let _ = io::copy(&mut &inner, &mut &outer);
+                let _ = outer.shutdown(Shutdown::Both);
+            });
+            thread::spawn(move || {
+                let _ = io::copy(&mut &outer_end, &mut &inner_end);
+                let _ = inner_end.shutdown(Shutdown::Both);
+            });
+        }
+    });
 }
 
 fn plain(url: &str) -> Client {
