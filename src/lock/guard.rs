@@ -98,8 +98,8 @@ impl DistLockGuard {
     }
 
     /// Releases the lock and says whether the section was covered: `Ok` means that the lock was held up
-    /// to here. That is also so when Redis could not be reached and the lease was still good: the
-    /// release then goes on in the background. Blocks for at most one
+    /// to here. That is also so when Redis could not be reached and the lease was good when this was
+    /// called: the release then goes on in the background. Blocks for at most one
     /// [`io_timeout`](crate::ClientOptions::io_timeout).
     ///
     /// # Errors

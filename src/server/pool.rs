@@ -193,3 +193,43 @@ impl r2d2::ManageConnection for Slots {
         false
     }
 }
+
+#[cfg(test)]
+#[path = "../../tests/it/support/server.rs"]
+#[allow(dead_code, reason = "the server of the integration tests, of which little is used here")]
+mod real;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::plain;
+
+    fn connections(server: &real::Server) -> usize {
+        server.ask::<String>(&["CLIENT", "LIST"]).matches("name=idle").count()
+    }
+
+    #[test]
+    fn connections_that_nobody_used_are_closed_and_opened_again_when_needed() {
+        let server = real::Server::start();
+        let info = redis::IntoConnectionInfo::into_connection_info(server.url()).unwrap();
+        let pool = Pool::new(Address::new(info, "idle"), 4);
+        let soon = || Moment::now().after(Duration::from_secs(5));
+        let use_both = || {
+            plain(&*pool, &["PING"], soon()).unwrap();
+            pool.call_all(&[Command::plain(&["PING"])], soon())
+                .into_iter()
+                .for_each(|reply| drop(reply.answer.unwrap()));
+        };
+        for _ in 0..2 {
+            use_both();
+            assert_eq!(connections(&server), 2);
+            assert!(pool.close_idle(Duration::from_secs(3600)), "they were used just now");
+            assert_eq!(connections(&server), 2);
+            assert!(!pool.close_idle(Duration::ZERO));
+            let end = Moment::now().after(Duration::from_secs(5));
+            while connections(&server) > 0 {
+                assert!(Moment::now() < end, "the server does not see them closed");
+            }
+        }
+    }
+}

@@ -71,6 +71,20 @@ fn a_reply_that_belongs_to_another_call_never_locks() {
 }
 
 #[test]
+fn replies_that_never_come_whole_end_a_wait_in_its_time() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let lock = DistLock::new(&client(&proxy), "k");
+    lock.lock().unwrap().unlock().unwrap();
+    proxy.rule(Way::Reply, Fate::Halve, usize::MAX, calls(TRY));
+    for d in [Duration::ZERO, Duration::from_millis(400)] {
+        let start = Instant::now();
+        assert_eq!(lock.try_lock_for(d).unwrap_err().kind(), ErrorKind::Unreachable);
+        assert!(start.elapsed() < d + IO + SLACK, "{:?}", start.elapsed());
+    }
+}
+
+#[test]
 fn a_connection_that_timed_out_is_not_used_again() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());

@@ -8,9 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use distlock::{ClientOptions, DistLock, Error, ErrorKind, LockClient, LockOptions};
+use distlock::{ClientOptions, DistLock, Error, ErrorKind, Interrupt, LockClient, LockOptions};
 
-use crate::support::proxy::{TRY, calls};
+use crate::support::proxy::{TRY, calls, contains};
 use crate::support::server::NOBODY;
 use crate::support::{Fate, Proxy, SLACK, Server, Way, eventually};
 
@@ -132,6 +132,47 @@ fn a_full_pool_is_exhausted_only_if_the_server_answers() {
     for (kind, expected) in kinds {
         assert_eq!(kind, expected);
     }
+}
+
+#[test]
+fn try_lock_for_on_a_pool_that_is_in_use_ends_in_time() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let client = ClientOptions::new().io_timeout(IO).max_connections(1).open(proxy.url()).unwrap();
+    let lock = DistLock::new(&client, "k");
+    lock.lock().unwrap().unlock().unwrap();
+    proxy.rule(Way::Reply, Fate::Lose, usize::MAX, |request| contains(request, b"slow"));
+    let stop = Interrupt::new();
+    thread::scope(|scope| {
+        for i in 0..4 {
+            let slow =
+                DistLock::with_options(&client, format!("slow{i}"), &LockOptions::new().interrupt(&stop)).unwrap();
+            scope.spawn(move || slow.lock().map(drop).unwrap_err());
+        }
+        eventually(Duration::from_secs(3), "in use", || proxy.count(|request| contains(request, b"slow")) > 2);
+        for d in [Duration::ZERO, Duration::from_millis(300)] {
+            let start = Instant::now();
+            let _ = lock.try_lock_for(d);
+            assert!(start.elapsed() < d + IO + SLACK, "{d:?}: {:?}", start.elapsed());
+        }
+        stop.interrupt();
+    });
+}
+
+#[test]
+fn endless_patience_never_gives_up() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let options = LockOptions::new().unreachable_after(Duration::MAX);
+    let lock = DistLock::with_options(&client(proxy.url()), "k", &options).unwrap();
+    proxy.refuse(true);
+    thread::scope(|scope| {
+        let waiters: Vec<_> = (0..3).map(|_| scope.spawn(|| lock.lock().unwrap().unlock())).collect();
+        thread::sleep(2 * PATIENCE);
+        assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+        proxy.refuse(false);
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap().unwrap());
+    });
 }
 
 #[test]

@@ -51,6 +51,26 @@ fn any_text_is_a_key_and_stands_in_redis_as_it_is() {
     });
 }
 
+#[test]
+fn awkward_keys_have_the_fence_that_the_protocol_gives_them() {
+    let table = include_str!("../names.tsv");
+    let rows: Vec<Vec<&str>> = table.lines().skip(1).map(|line| line.split('\t').collect()).collect();
+    assert_eq!(rows.len(), 41);
+    every_way(|way| {
+        let decoded =
+            |json: &str| -> String { way.ask(&["EVAL", "return cjson.decode(ARGV[1])[1]", "0", &format!("[{json}]")]) };
+        let client = way.client();
+        for row in &rows {
+            let (key, fence) = (decoded(row[0]), decoded(row[2]));
+            let guard = DistLock::new(&client, &key).lock().unwrap();
+            assert_eq!(way.value(&fence), Some(guard.fence().to_string()), "{key:?}");
+        }
+        // And nothing else is left.
+        assert_eq!(way.left_over(), [""; 0]);
+        assert_eq!(way.ask::<usize>(&["DBSIZE"]), rows.len());
+    });
+}
+
 /// Every method of a lock, and what it says.
 fn all_methods(lock: &DistLock) -> [(&'static str, distlock::Result<()>); 8] {
     [
