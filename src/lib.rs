@@ -66,6 +66,8 @@ mod clock;
 mod decimal;
 mod error;
 mod fence;
+mod fence_gate;
+mod guarded;
 mod keeping;
 mod lock;
 mod nodes;
@@ -77,6 +79,7 @@ mod waiting;
 
 pub use client::{ClientOptions, LockClient};
 pub use error::{Error, ErrorKind, OptionalExt, Result};
+pub use fence_gate::FenceGate;
 pub use keeping::{Lost, LostReason, Renew};
 pub use lock::{DistLock, DistLockGuard, Holder};
 pub use options::LockOptions;

@@ -11,6 +11,7 @@ use crate::clock::Moment;
 use crate::server::Failure;
 use crate::server::script::{Names, RESERVED};
 
+pub(crate) use crate::server::script::{Condition, Writes, Written};
 pub(crate) use single::Single;
 
 /// A lock's key, with the names of everything it has in Redis.
@@ -23,6 +24,11 @@ pub(crate) struct Key {
 impl Key {
     pub(crate) fn new(text: &str) -> Key {
         Key { text: text.into(), names: Names::new(text) }
+    }
+
+    /// The condition that the lock is still the lease of this token and fence.
+    pub(crate) fn is_of<'a>(&'a self, token: &'a str, fence: u64) -> Condition<'a> {
+        Condition::Mine { names: &self.names, token, fence }
     }
 
     /// The beginning of `text` that makes it some lock's bookkeeping, which cannot be locked.
@@ -117,6 +123,14 @@ pub(crate) struct Performed {
     pub(crate) ghost: bool,
 }
 
+/// A guarded write without an answer.
+#[derive(Debug)]
+pub(crate) struct Unwritten {
+    pub(crate) failure: Failure,
+    /// It may have been executed, or may yet be.
+    pub(crate) ghost: bool,
+}
+
 /// Who has a lock.
 #[derive(Debug)]
 pub(crate) struct Owner {
@@ -140,6 +154,9 @@ pub(crate) trait Nodes: Send + Sync + fmt::Debug {
 
     /// Frees a lock, whoever owns it; was there one?
     fn force(&self, key: &Key, io: Duration) -> Result<bool, Failure>;
+
+    /// Runs what the user wants to run if the condition holds, in one step, and at most once.
+    fn write(&self, condition: Condition<'_>, writes: &Writes<'_>, io: Duration) -> Result<Written, Unwritten>;
 
     fn owner(&self, key: &Key, io: Duration) -> Result<Option<Owner>, Failure>;
 

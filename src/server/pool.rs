@@ -28,6 +28,9 @@ use crate::clock::Moment;
 /// Connections that nobody used for so long are closed.
 const IDLE: Duration = Duration::from_secs(60);
 
+/// A connection that was used so shortly before is taken to be open.
+const FRESH: Duration = Duration::from_secs(1);
+
 pub(crate) struct Pool {
     address: Address,
     slots: r2d2::Pool<Slots>,
@@ -117,7 +120,7 @@ impl Link for Pool {
     fn call(&self, command: &Command, until: Moment) -> Reply {
         let mut slot = match self.check_out(until) {
             Ok(slot) => slot,
-            Err(failure) => return Reply { answer: Err(failure), ghost: false, at: Moment::now() },
+            Err(failure) => return unsent(failure),
         };
         let first = self.exchange(&mut slot, command, until);
         if !first.is_stale() {
@@ -125,6 +128,18 @@ impl Link for Pool {
         }
         let again = self.exchange(&mut slot, command, until).into_reply();
         again.after(first.into_reply())
+    }
+
+    fn call_once(&self, command: &Command, until: Moment) -> Reply {
+        let mut slot = match self.check_out(until) {
+            Ok(slot) => slot,
+            Err(failure) => return unsent(failure),
+        };
+        if slot.has_waited_for(FRESH) {
+            // If it was closed meanwhile it leaves the slot, and another is connected.
+            self.exchange(&mut slot, &Command::plain(&["PING"]), until);
+        }
+        self.exchange(&mut slot, command, until).into_reply()
     }
 
     fn call_all(&self, commands: &[Command], until: Moment) -> Vec<Reply> {
@@ -151,6 +166,10 @@ impl Link for Pool {
     fn health(&self) -> &Health {
         &self.health
     }
+}
+
+fn unsent(failure: Failure) -> Reply {
+    Reply { answer: Err(failure), ghost: false, at: Moment::now() }
 }
 
 impl Exchanged {

@@ -207,6 +207,8 @@ fn a_demoted_master_does_not_look_like_a_lost_lock() {
     eventually(Duration::from_secs(10), "emptied", || server.ask::<u32>(&["DBSIZE"]) == 0);
     released.unlock().expect("the lease is good, and the master asked was none");
     assert_eq!(guard.extend(Duration::ZERO).unwrap_err().kind(), ErrorKind::Unavailable);
+    let error = guard.exec(distlock::redis::pipe().set("data", 1)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     assert!(guard.is_valid(), "a replica's word ends no lease");
     let lock = DistLock::with_options(&client, "new", &options).unwrap();
     is_ridden_out(&lock, ErrorKind::Unavailable);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use distlock::{ClientOptions, DistLock, ErrorKind, LockClient, LockOptions, Renew};
+use distlock::{ClientOptions, DistLock, ErrorKind, LockClient, LockOptions, Renew, redis};
 
-use crate::support::proxy::{LEAVE, TRY, calls};
+use crate::support::proxy::{LEAVE, TRY, calls, contains};
 use crate::support::ways::script_calls;
 use crate::support::{Fate, Proxy, Server, Way, eventually};
 
@@ -134,6 +134,36 @@ fn a_late_attempt_that_takes_the_lock_again_after_a_del_is_not_the_holders() {
     assert!(guard.wait_lost_for(Duration::from_secs(1)), "its fence is another");
     drop(guard);
     eventually(LONG, "nobody's lock", || owner(&server).is_none());
+}
+
+#[test]
+fn a_guarded_write_that_arrives_late_is_executed_only_under_its_own_hold() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let client = client(&proxy);
+    let lock = DistLock::new(&client, "k");
+    let data = || server.ask::<Option<String>>(&["GET", "data"]);
+    for released in [false, true] {
+        let _: () = server.ask(&["DEL", "data"]);
+        let guard = lock.lock().unwrap();
+        guard.exec(redis::pipe().get("warm")).unwrap();
+        proxy.rule(Way::Request, Fate::Hold, 1, |request| contains(request, b"data"));
+        let error = guard.exec(redis::pipe().set("data", "late")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:?}");
+        assert!(error.to_string().contains("may yet be"), "{error}");
+        // Its own hold, or that of a successor.
+        let guard = if released {
+            guard.unlock().unwrap();
+            lock.lock().unwrap()
+        } else {
+            guard
+        };
+        let executed = tries(&server);
+        assert_eq!(proxy.release(), 1);
+        eventually(LONG, "it is executed", || tries(&server) > executed);
+        assert_eq!(data().as_deref(), if released { None } else { Some("late") });
+        guard.unlock().unwrap();
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod company;
 mod exclusion;
 mod fences;
 mod giving_away;
+mod guarded;
 mod lease;
 mod losses;
 mod names;
