@@ -23,7 +23,7 @@
 //! - [`LockClient`]: a deployment, made once a process; [`ClientOptions`] for its limits.
 //! - [`DistLock`]: a lock for one key; [`LockOptions`] says how long a crashed holder blocks others,
 //!   how it is renewed, and how it waits.
-//! - [`DistLockGuard`]: a held lock.
+//! - [`DistLockGuard`]: a held lock. [`FenceGate`]: the protected side of its fence, for data in Redis.
 //! - [`Error`] with its [`ErrorKind`]: what to do. Somebody else having the lock is an error, too, as
 //!   with [`std::sync::Mutex::try_lock`]; [`OptionalExt::optional`] makes an `Option` of it.
 //! - [`Interrupt`]: ends waits from another thread.
@@ -42,6 +42,9 @@
 //! - [`unlock`](DistLockGuard::unlock) is an error if the section was not covered to its end.
 //! - The [fence](DistLockGuard::fence) orders what the lease cannot: a resource that refuses numbers
 //!   lower than the highest it has seen is never written by a holder that came too late.
+//! - For data in Redis the write itself is guarded: [`query`](DistLockGuard::query) and
+//!   [`invoke`](DistLockGuard::invoke) run only while the lock is held, in one step; a [`FenceGate`] lets
+//!   only the newest holder write.
 //!
 //! # What it is not
 //!

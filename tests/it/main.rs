@@ -8,5 +8,6 @@ mod laws;
 mod processes;
 mod scripts;
 mod smoke;
+mod sql;
 mod std_mutex;
 mod surface;

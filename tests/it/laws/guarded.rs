@@ -10,6 +10,9 @@ use crate::support::Way as Direction;
 use crate::support::proxy::contains;
 use crate::support::ways::{Way, every_way, every_way_through_a_proxy};
 
+/// What takes a lock away, of which the guard's token is given.
+type Fault = fn(&Way, &DistLock, &str);
+
 fn lock(way: &Way) -> DistLock {
     way.lock("k", &LockOptions::new())
 }
@@ -46,7 +49,7 @@ fn a_script_has_keys_and_arguments_of_its_own_and_answers_as_usual() {
             assert_eq!(answer, (2, 2, "b".to_owned(), "two words".to_owned(), "1".to_owned()));
         }
         assert_eq!(guard.invoke::<Option<i64>>(&Script::new("").prepare_invoke()).unwrap(), None);
-        assert_eq!(guard.invoke::<bool>(&Script::new("return false").prepare_invoke()).unwrap(), false);
+        assert!(!guard.invoke::<bool>(&Script::new("return false").prepare_invoke()).unwrap());
         assert_eq!(guard.invoke::<String>(&Script::new("-- a comment\nreturn 'x'").prepare_invoke()).unwrap(), "x");
         let _: () = way.ask(&["SCRIPT", "FLUSH"]);
         assert_eq!(guard.invoke::<i64>(&Script::new("return 7").prepare_invoke()).unwrap(), 7);
@@ -65,7 +68,7 @@ fn nothing_is_written_under_a_lock_that_was_lost() {
         let client = way.client();
         let write = Script::new("redis.call('SET', 'data', 'late')");
         // Deleted, taken by another, taken over by its token, taken again after a DEL.
-        let faults: [(&str, fn(&Way, &DistLock, &str)); 4] = [
+        let faults: [(&str, Fault); 4] = [
             ("deleted", |way, _, _| way.ask(&["DEL", "k"])),
             ("taken", |way, _, _| way.ask(&["SET", "k", "somebody", "PX", "60000"])),
             ("resumed", |_, lock, token| drop(lock.resume(token).unwrap().into_token().unwrap())),
