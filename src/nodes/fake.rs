@@ -56,9 +56,13 @@ impl Fake {
 
     /// Ends the lease of a key, if there is one, also while it is down; its holder knows at once.
     pub(crate) fn expire(&self, key: &str) {
-        let ended = self.table.lock().leases.remove(key);
-        // Not under the mutex: a hold tells the threads that wait behind it.
-        ended.iter().flat_map(|lease| &lease.holds).filter_map(Weak::upgrade).for_each(|hold| hold.lapse());
+        let mut table = self.table.lock();
+        let ended = table.leases.remove(key);
+        let holds: Vec<_> = ended.iter().flat_map(|lease| &lease.holds).filter_map(Weak::upgrade).collect();
+        // Under the mutex: nobody else is granted the key while a guard of it is valid.
+        holds.iter().for_each(|hold| hold.lapse());
+        // And before a hold is dropped, which may be the last of it and of what its user gave it.
+        drop(table);
     }
 
     /// The keys that are held.
@@ -229,5 +233,61 @@ impl Nodes for Fake {
         if let Some(hold) = ended.upgrade() {
             hold.lapse();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IO: Duration = Duration::ZERO;
+
+    fn fence_of(fake: &Fake, key: &Key, token: &str, hint: u64) -> Option<u64> {
+        let attempt = Attempt { key, token, ttl: 60_000, hint, io: IO };
+        match fake.acquire(&attempt).outcome.unwrap() {
+            Outcome::Granted { fence, .. } => Some(fence),
+            Outcome::Taken { .. } => None,
+        }
+    }
+
+    fn verdict_of(fake: &Fake, order: &Order<'_>) -> Verdict {
+        fake.perform(order, IO).verdict.unwrap()
+    }
+
+    #[test]
+    fn each_lease_has_a_block_of_17_fences_above_what_the_client_has_had() {
+        let (fake, key) = (Fake::default(), Key::new("k"));
+        let mut last = 0;
+        for i in 0..100 {
+            let fence = fence_of(&fake, &key, &i.to_string(), 0).unwrap();
+            assert!(fence >= last + 17, "{fence} after {last}");
+            last = fence;
+            assert!(fake.force(&key, IO).unwrap());
+        }
+        let far = 1 << 52;
+        assert_eq!(fence_of(&fake, &key, "t", far), Some(far + 1));
+        assert_eq!(fence_of(&fake, &key, "t", 0), Some(far + 1), "the same acquisition");
+        assert_eq!(fence_of(&fake, &key, "t", far + 1), Some(far + 18));
+        assert_eq!(fake.resume(&key, "t", 60_000, IO).unwrap().unwrap().0, far + 35, "a hold that was taken over");
+    }
+
+    #[test]
+    fn an_order_finds_what_a_script_would_find() {
+        let (fake, key) = (Fake::default(), Key::new("k"));
+        let renew = |token, fence| Order::Renew { key: &key, token, ttl: 60_000, fence };
+        let leave = |token, fence| Order::Leave { key: &key, token, fence, not_after: NotAfter::NONE };
+        assert_eq!(verdict_of(&fake, &renew("mine", 1)), Verdict::Gone);
+        assert_eq!(verdict_of(&fake, &Order::Release { key: &key, token: "mine" }), Verdict::Gone);
+        let fence = fence_of(&fake, &key, "mine", 0).unwrap();
+        assert_eq!(fence_of(&fake, &key, "yours", 0), None);
+        assert_eq!(verdict_of(&fake, &renew("mine", fence)), Verdict::Ours);
+        assert_eq!(verdict_of(&fake, &renew("mine", fence - 1)), Verdict::Others, "an earlier lease of the token");
+        assert_eq!(verdict_of(&fake, &renew("yours", fence)), Verdict::Others);
+        assert_eq!(verdict_of(&fake, &Order::Release { key: &key, token: "yours" }), Verdict::Others);
+        for (token, of) in [("yours", None), ("mine", Some(fence - 1)), ("mine", Some(fence))] {
+            assert!(fake.owner(&key, IO).unwrap().is_some());
+            assert_eq!(verdict_of(&fake, &leave(token, of)), Verdict::Final);
+        }
+        assert!(fake.owner(&key, IO).unwrap().is_none());
     }
 }

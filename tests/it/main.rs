@@ -10,3 +10,5 @@ mod scripts;
 mod smoke;
 mod std_mutex;
 mod surface;
+#[cfg(feature = "testing")]
+mod testing;

@@ -1,5 +1,5 @@
 //! The ways of building a client. A law is written once and run on each of them, side by side, every
-//! way with a server of its own.
+//! way with a server of its own; with the feature `testing` on the fake, too, which has none.
 
 use std::{
     os::unix::net::UnixStream,
@@ -15,6 +15,8 @@ use distlock::{
     redis::{self, Client, Connection, ConnectionLike, ErrorKind, RedisError, RedisResult, Value},
 };
 
+#[cfg(feature = "testing")]
+use super::on_fake::OnFake;
 use super::{Server, eventually};
 
 type Open = fn(&str) -> LockClient;
@@ -35,8 +37,14 @@ enum Where {
     Socket,
 }
 
-/// One way of building a client, with its server.
-pub(crate) struct Way {
+/// One way of building a client, with what it talks to.
+pub(crate) enum Way {
+    Server(OnServer),
+    #[cfg(feature = "testing")]
+    Fake(OnFake),
+}
+
+pub(crate) struct OnServer {
     /// Ends with the value.
     _server: Server,
     url: String,
@@ -47,45 +55,81 @@ pub(crate) struct Way {
 /// Runs a law on every way, and says on which it is broken.
 #[track_caller]
 pub(crate) fn every_way(law: impl Fn(&Way) + Sync) {
+    side_by_side(law, servers().chain(fake()));
+}
+
+/// The same for a law that counts what a server does, or does to it what cannot be done to the fake.
+#[track_caller]
+pub(crate) fn every_server(law: impl Fn(&Way) + Sync) {
+    side_by_side(law, servers());
+}
+
+fn servers() -> impl Iterator<Item = (&'static str, Way)> {
+    WAYS.iter().map(|(name, place, open)| (*name, Way::Server(OnServer::at(place, *open))))
+}
+
+#[cfg(feature = "testing")]
+fn fake() -> Option<(&'static str, Way)> {
+    Some(("fake", Way::Fake(OnFake::new())))
+}
+
+#[cfg(not(feature = "testing"))]
+fn fake() -> Option<(&'static str, Way)> {
+    None
+}
+
+#[track_caller]
+fn side_by_side(law: impl Fn(&Way) + Sync, ways: impl Iterator<Item = (&'static str, Way)>) {
     let broken: Vec<&str> = thread::scope(|scope| {
         let law = &law;
-        let run = |(name, place, open): &(&'static str, Where, Open)| {
-            let way = Way::at(place, *open);
+        let run = |(name, way): (&'static str, Way)| {
             // A panic's message begins with the thread's name.
-            let builder = thread::Builder::new().name((*name).to_owned());
-            (*name, builder.spawn_scoped(scope, move || law(&way)).expect("a thread"))
+            let builder = thread::Builder::new().name(name.to_owned());
+            (name, builder.spawn_scoped(scope, move || law(&way)).expect("a thread"))
         };
-        let threads: Vec<_> = WAYS.iter().map(run).collect();
+        let threads: Vec<_> = ways.map(run).collect();
         threads.into_iter().filter_map(|(name, thread)| thread.join().is_err().then_some(name)).collect()
     });
     assert!(broken.is_empty(), "broken on: {}", broken.join(", "));
 }
 
-impl Way {
-    fn at(place: &Where, open: Open) -> Way {
+impl OnServer {
+    fn at(place: &Where, open: Open) -> OnServer {
         match place {
             Where::Tcp => {
                 let server = Server::start();
-                Way { url: server.url(), _server: server, socket: None, open }
+                OnServer { url: server.url(), _server: server, socket: None, open }
             }
             Where::Password => {
                 let server = Server::with(&["--requirepass", "s3cret"]);
                 let url = format!("redis://:s3cret@127.0.0.1:{}/3", server.port());
-                Way { url, _server: server, socket: None, open }
+                OnServer { url, _server: server, socket: None, open }
             }
             Where::Socket => {
                 let path = socket_path();
                 let text = path.to_str().expect("a path in UTF-8");
                 let server = Server::with(&["--unixsocket", text]);
                 eventually(Duration::from_secs(5), "the socket is there", || UnixStream::connect(&path).is_ok());
-                Way { url: format!("unix://{text}"), _server: server, socket: Some(path), open }
+                OnServer { url: format!("unix://{text}"), _server: server, socket: Some(path), open }
             }
         }
     }
 
+    fn ask(&self, parts: &[&str]) -> RedisResult<Value> {
+        let mut connection = plain(&self.url).get_connection_with_timeout(Duration::from_secs(5))?;
+        connection.set_read_timeout(Some(Duration::from_secs(10)))?;
+        redis::cmd(parts[0]).arg(&parts[1..]).query(&mut connection)
+    }
+}
+
+impl Way {
     /// A client of its own: nothing is shared with another.
     pub(crate) fn client(&self) -> LockClient {
-        (self.open)(&self.url)
+        match self {
+            Way::Server(at) => (at.open)(&at.url),
+            #[cfg(feature = "testing")]
+            Way::Fake(fake) => fake.client(),
+        }
     }
 
     /// A lock of a client of its own.
@@ -99,9 +143,12 @@ impl Way {
     }
 
     pub(crate) fn try_ask<T: redis::FromRedisValue>(&self, parts: &[&str]) -> RedisResult<T> {
-        let mut connection = plain(&self.url).get_connection_with_timeout(Duration::from_secs(5))?;
-        connection.set_read_timeout(Some(Duration::from_secs(10)))?;
-        redis::cmd(parts[0]).arg(&parts[1..]).query(&mut connection)
+        let answer = match self {
+            Way::Server(at) => at.ask(parts)?,
+            #[cfg(feature = "testing")]
+            Way::Fake(fake) => fake.ask(parts),
+        };
+        Ok(redis::from_redis_value(answer)?)
     }
 
     pub(crate) fn value(&self, key: &str) -> Option<String> {
@@ -113,15 +160,19 @@ impl Way {
         script_calls(&self.ask::<String>(&["INFO", "commandstats"]))
     }
 
-    /// Every key that is no fence.
+    /// Every key that is no fence; a fake, which lists none, is asked for the one that laws use.
     pub(crate) fn left_over(&self) -> Vec<String> {
+        #[cfg(feature = "testing")]
+        if let Way::Fake(_) = self {
+            return self.value("k").map(|_| "k".to_owned()).into_iter().collect();
+        }
         let mut keys: Vec<String> = self.ask(&["KEYS", "*"]);
         keys.retain(|key| !key.starts_with("distlock:fence"));
         keys
     }
 }
 
-impl Drop for Way {
+impl Drop for OnServer {
     fn drop(&mut self) {
         if let Some(path) = &self.socket {
             let _ = std::fs::remove_file(path);
