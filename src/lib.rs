@@ -56,6 +56,8 @@
 //!
 //! - `tls-rustls`, `tls-native-tls`: TLS for `rediss://` addresses, passed through to the redis crate.
 //!   With rustls the application picks the crypto provider.
+//! - `testing`: the module `testing` with a [`LockClient`] without Redis, for the unit tests of what
+//!   uses locks. For `[dev-dependencies]`.
 //!
 //! # Logging
 //!
@@ -77,6 +79,8 @@ mod nodes;
 mod options;
 mod server;
 mod sync;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod token;
 mod waiting;
 

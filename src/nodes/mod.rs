@@ -3,8 +3,12 @@
 //! Times are local: `sent` is when the call that won was sent, and a lease counts from there. Which
 //! script says what, and what an error text means, stays below.
 
+#[cfg(feature = "testing")]
+mod fake;
 mod single;
 
+#[cfg(feature = "testing")]
+use std::sync::Weak;
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::clock::Moment;
@@ -12,6 +16,8 @@ use crate::server::Failure;
 use crate::server::script::{Names, RESERVED};
 
 pub(crate) use crate::server::script::{Condition, Writes, Written};
+#[cfg(feature = "testing")]
+pub(crate) use fake::Fake;
 pub(crate) use single::Single;
 
 /// A lock's key, with the names of everything it has in Redis.
@@ -168,4 +174,14 @@ pub(crate) trait Nodes: Send + Sync + fmt::Debug {
 
     /// How long until the servers' clocks have passed `not_after`.
     fn until(&self, not_after: NotAfter) -> Duration;
+
+    /// From now on there is a hold of this token. A server has no use for that.
+    #[cfg(feature = "testing")]
+    fn kept(&self, _key: &Key, _token: &str, _hold: Weak<dyn Lapse>) {}
+}
+
+/// A hold whose deployment can have it know that its lease is over.
+#[cfg(feature = "testing")]
+pub(crate) trait Lapse: Send + Sync {
+    fn lapse(&self);
 }

@@ -11,3 +11,5 @@ mod smoke;
 mod sql;
 mod std_mutex;
 mod surface;
+#[cfg(feature = "testing")]
+mod testing;

@@ -8,7 +8,7 @@ use distlock::{
 use super::{assert_kind, ms, once, outlive};
 use crate::support::Way as Direction;
 use crate::support::proxy::contains;
-use crate::support::ways::{Way, every_way, every_way_through_a_proxy};
+use crate::support::ways::{Way, every_server, every_server_through_a_proxy};
 
 /// What takes a lock away, of which the guard's token is given.
 type Fault = fn(&Way, &DistLock, &str);
@@ -19,7 +19,7 @@ fn lock(way: &Way) -> DistLock {
 
 #[test]
 fn commands_run_while_the_lock_is_held_and_answer_as_in_a_pipeline() {
-    every_way(|way| {
+    every_server(|way| {
         let guard = lock(way).lock().unwrap();
         let mut pipe = pipe();
         pipe.set("a", "x y\r\n\0ü").ignore().get("a").incr("n", 5).cmd("LRANGE").arg("l").arg(0).arg(-1).get("none");
@@ -38,7 +38,7 @@ fn commands_run_while_the_lock_is_held_and_answer_as_in_a_pipeline() {
 
 #[test]
 fn a_script_has_keys_and_arguments_of_its_own_and_answers_as_usual() {
-    every_way(|way| {
+    every_server(|way| {
         let guard = lock(way).lock().unwrap();
         let script = Script::new(
             "redis.call('SET', KEYS[1], ARGV[1])\nreturn {#KEYS, #ARGV, KEYS[2], ARGV[2], redis.call('GET', KEYS[1])}",
@@ -64,7 +64,7 @@ fn a_script_has_keys_and_arguments_of_its_own_and_answers_as_usual() {
 
 #[test]
 fn nothing_is_written_under_a_lock_that_was_lost() {
-    every_way(|way| {
+    every_server(|way| {
         let client = way.client();
         let write = Script::new("redis.call('SET', 'data', 'late')");
         // Deleted, taken by another, taken over by its token, taken again after a DEL.
@@ -98,7 +98,7 @@ fn nothing_is_written_under_a_lock_that_was_lost() {
 
 #[test]
 fn nothing_is_sent_under_a_lock_whose_lease_is_over() {
-    every_way(|way| {
+    every_server(|way| {
         let guard = way.lock("k", &once(ms(300))).lock().unwrap();
         outlive(&guard);
         let before = way.script_calls();
@@ -109,7 +109,7 @@ fn nothing_is_sent_under_a_lock_whose_lease_is_over() {
 
 #[test]
 fn a_command_that_fails_says_why_and_does_not_stop_the_others() {
-    every_way(|way| {
+    every_server(|way| {
         let guard = lock(way).lock().unwrap();
         let mut wrong = pipe();
         wrong.set("a", "text").incr("a", 1).set("b", 1).hset("b", "field", 1).set("c", 1);
@@ -130,7 +130,7 @@ fn a_command_that_fails_says_why_and_does_not_stop_the_others() {
 
 #[test]
 fn what_cannot_run_inside_a_script_is_refused_with_its_size_and_the_limit() {
-    every_way(|way| {
+    every_server(|way| {
         let guard = lock(way).lock().unwrap();
         let many = vec!["x"; 6_998];
         let fits = || cmd("RPUSH").arg("l").arg(&many).to_owned();
@@ -149,7 +149,7 @@ fn what_cannot_run_inside_a_script_is_refused_with_its_size_and_the_limit() {
 
 #[test]
 fn a_write_without_an_answer_is_not_sent_again() {
-    every_way_through_a_proxy(|way, proxy| {
+    every_server_through_a_proxy(|way, proxy| {
         for direction in [Direction::Request, Direction::Reply] {
             for fate in way.fates() {
                 proxy.pass();
@@ -171,7 +171,7 @@ fn a_write_without_an_answer_is_not_sent_again() {
 
 #[test]
 fn a_gate_refuses_a_fence_that_is_lower_than_the_highest_it_saw() {
-    every_way(|way| {
+    every_server(|way| {
         let gate = FenceGate::new(&way.client(), "orders:fence");
         let other = FenceGate::new(&way.client(), "orders:fence");
         let lock = lock(way);
@@ -203,7 +203,7 @@ fn a_gate_refuses_a_fence_that_is_lower_than_the_highest_it_saw() {
 
 #[test]
 fn a_gate_compares_numbers_and_keeps_the_ttl_that_its_key_has() {
-    every_way(|way| {
+    every_server(|way| {
         let gate = FenceGate::new(&way.client(), "gate");
         for (fence, passes) in [(9, true), (10, true), (9, false), (100, true), (99, false), ((1 << 53) - 1, true)] {
             assert_eq!(gate.exec(fence, &pipe()).is_ok(), passes, "{fence}");
@@ -228,7 +228,7 @@ fn a_gate_compares_numbers_and_keeps_the_ttl_that_its_key_has() {
 
 #[test]
 fn a_write_finds_a_connection_that_was_closed_while_it_waited() {
-    every_way(|way| {
+    every_server(|way| {
         let guard = lock(way).lock().unwrap();
         guard.exec(pipe().incr("n", 1)).unwrap();
         // Own connections that have waited for a second are tried before a write that must not be sent twice.

@@ -7,7 +7,7 @@ use distlock::{DistLock, ErrorKind, LockOptions};
 
 use super::{LONG, assert_kind, ms};
 use crate::support::proxy::{LEAVE, RELEASE, TRY, calls};
-use crate::support::ways::{every_way, every_way_through_a_proxy};
+use crate::support::ways::{every_server, every_server_through_a_proxy};
 use crate::support::{Proxy, Way as Direction, eventually};
 
 /// A lock of a client whose server knows the scripts from here on.
@@ -20,7 +20,7 @@ fn warm(way: &crate::support::ways::Way, proxy: &Proxy) -> DistLock {
 
 #[test]
 fn a_lost_reply_does_not_block_the_retry() {
-    every_way_through_a_proxy(|way, proxy| {
+    every_server_through_a_proxy(|way, proxy| {
         for fate in way.fates() {
             let lock = warm(way, proxy);
             let leaves = proxy.count(calls(LEAVE));
@@ -37,7 +37,7 @@ fn a_lost_reply_does_not_block_the_retry() {
 
 #[test]
 fn a_lost_request_is_asked_again() {
-    every_way_through_a_proxy(|way, proxy| {
+    every_server_through_a_proxy(|way, proxy| {
         for fate in way.fates() {
             let lock = warm(way, proxy);
             proxy.rule(Direction::Request, fate.clone(), 1, calls(TRY));
@@ -51,7 +51,7 @@ fn a_lost_request_is_asked_again() {
 
 #[test]
 fn a_release_whose_reply_was_lost_is_a_release() {
-    every_way_through_a_proxy(|way, proxy| {
+    every_server_through_a_proxy(|way, proxy| {
         for fate in way.fates() {
             let lock = warm(way, proxy);
             let guard = lock.lock().unwrap();
@@ -64,7 +64,7 @@ fn a_release_whose_reply_was_lost_is_a_release() {
 
 #[test]
 fn a_release_whose_request_was_lost_is_made_up_for() {
-    every_way_through_a_proxy(|way, proxy| {
+    every_server_through_a_proxy(|way, proxy| {
         for fate in way.fates() {
             let lock = warm(way, proxy);
             let guard = lock.lock().unwrap();
@@ -77,7 +77,7 @@ fn a_release_whose_request_was_lost_is_made_up_for() {
 
 #[test]
 fn a_guard_that_is_dropped_is_released_whatever_is_lost_of_it() {
-    every_way_through_a_proxy(|way, proxy| {
+    every_server_through_a_proxy(|way, proxy| {
         for direction in [Direction::Request, Direction::Reply] {
             for fate in way.fates() {
                 let lock = warm(way, proxy);
@@ -93,7 +93,7 @@ fn a_guard_that_is_dropped_is_released_whatever_is_lost_of_it() {
 
 #[test]
 fn a_program_may_start_before_redis() {
-    every_way(|way| {
+    every_server(|way| {
         way.server().kill();
         let client = way.client();
         assert_kind(client.ping(), ErrorKind::Unreachable);
@@ -112,7 +112,7 @@ fn a_program_may_start_before_redis() {
 
 #[test]
 fn a_demoted_master_loses_and_releases_nothing_and_goes_on_when_it_is_promoted() {
-    every_way(|way| {
+    every_server(|way| {
         let options = LockOptions::new().ttl(ms(3000)).unreachable_after(ms(300));
         let client = way.client();
         let lock = |key| DistLock::with_options(&client, key, &options).unwrap();

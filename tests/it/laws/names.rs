@@ -5,7 +5,7 @@ use std::time::Duration;
 use distlock::{DistLock, ErrorKind, LockOptions, redis};
 
 use super::{LONG, assert_kind, assert_taken, takes};
-use crate::support::ways::{Way, every_way};
+use crate::support::ways::{Way, every_server, every_way};
 
 #[test]
 fn any_text_is_a_key_and_stands_in_redis_as_it_is() {
@@ -56,7 +56,7 @@ fn awkward_keys_have_the_fence_that_the_protocol_gives_them() {
     let table = include_str!("../names.tsv");
     let rows: Vec<Vec<&str>> = table.lines().skip(1).map(|line| line.split('\t').collect()).collect();
     assert_eq!(rows.len(), 41);
-    every_way(|way| {
+    every_server(|way| {
         let decoded =
             |json: &str| -> String { way.ask(&["EVAL", "return cjson.decode(ARGV[1])[1]", "0", &format!("[{json}]")]) };
         let client = way.client();
@@ -96,7 +96,7 @@ fn assert_all(lock: &DistLock, kind: ErrorKind) {
 fn our_own_bookkeeping_is_refused_by_every_method() {
     const RESERVED: [&str; 4] =
         ["distlock:fence:{k}", "distlock:fence/x", "distlock:queue:{k}", "distlock:waiters:{k}"];
-    every_way(|way| {
+    every_server(|way| {
         let client = way.client();
         for key in RESERVED {
             assert_all(&DistLock::new(&client, key), ErrorKind::InvalidOption);
@@ -120,7 +120,7 @@ fn a_key_of_another_type_is_an_error_at_once_and_stays_as_it_is() {
         &["ZADD", "k", "1", "a"],
         &["XADD", "k", "*", "a", "b"],
     ];
-    every_way(|way| {
+    every_server(|way| {
         let lock = way.lock("k", &LockOptions::new());
         for command in others {
             make_other(way, command);
@@ -134,7 +134,7 @@ fn a_key_of_another_type_is_an_error_at_once_and_stays_as_it_is() {
 
 #[test]
 fn a_hold_whose_key_became_another_type_is_lost() {
-    every_way(|way| {
+    every_server(|way| {
         let lock = way.lock("k", &LockOptions::new());
         let (one, other) = (lock.lock().unwrap(), way.lock("o", &LockOptions::new()).lock().unwrap());
         make_other(way, &["RPUSH", "k", "a"]);

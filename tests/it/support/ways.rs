@@ -1,5 +1,5 @@
 //! The ways of building a client. A law is written once and run on each of them, side by side, every
-//! way with a server of its own.
+//! way with a server of its own; with the feature `testing` on the fake, too, which has none.
 
 use std::{
     io,
@@ -20,6 +20,8 @@ use distlock::{
     redis::{self, Client, Connection, ConnectionLike, ErrorKind, RedisError, RedisResult, Value},
 };
 
+#[cfg(feature = "testing")]
+use super::on_fake::OnFake;
 use super::{Fate, Proxy, Server, eventually};
 
 struct Plan {
@@ -56,8 +58,14 @@ enum Place {
     Socket,
 }
 
-/// One way of building a client, with its server.
-pub(crate) struct Way {
+/// One way of building a client, with what it talks to.
+pub(crate) enum Way {
+    Server(OnServer),
+    #[cfg(feature = "testing")]
+    Fake(OnFake),
+}
+
+pub(crate) struct OnServer {
     server: Mutex<Server>,
     /// Where clients connect to, and where the test does.
     url: String,
@@ -69,36 +77,55 @@ pub(crate) struct Way {
 /// Runs a law on every way, and says on which it is broken.
 #[track_caller]
 pub(crate) fn every_way(law: impl Fn(&Way) + Sync) {
-    on_each(|plan| law(&Way::at(plan)));
+    side_by_side(servers().chain(fake()), |way| law(&way));
 }
 
-/// Runs a law on every way, with a proxy between its clients and its server.
+/// The same for a law that counts what a server does, or does to it what cannot be done to the fake.
 #[track_caller]
-pub(crate) fn every_way_through_a_proxy(law: impl Fn(&Way, &Proxy) + Sync) {
-    on_each(|plan| {
-        let mut way = Way::at(plan);
-        let proxy = way.put_behind_a_proxy();
+pub(crate) fn every_server(law: impl Fn(&Way) + Sync) {
+    side_by_side(servers(), |way| law(&way));
+}
+
+/// The same with a proxy between the way's clients and its server.
+#[track_caller]
+pub(crate) fn every_server_through_a_proxy(law: impl Fn(&Way, &Proxy) + Sync) {
+    side_by_side(servers(), |mut way| {
+        let proxy = way.on_server_mut().put_behind_a_proxy();
         law(&way, &proxy);
     });
 }
 
+fn servers() -> impl Iterator<Item = (&'static str, Way)> {
+    WAYS.iter().map(|plan| (plan.name, Way::Server(OnServer::at(plan))))
+}
+
+#[cfg(feature = "testing")]
+fn fake() -> Option<(&'static str, Way)> {
+    Some(("fake", Way::Fake(OnFake::new())))
+}
+
+#[cfg(not(feature = "testing"))]
+fn fake() -> Option<(&'static str, Way)> {
+    None
+}
+
 #[track_caller]
-fn on_each(run: impl Fn(&'static Plan) + Sync) {
+fn side_by_side(ways: impl Iterator<Item = (&'static str, Way)>, run: impl Fn(Way) + Sync) {
     let broken: Vec<&str> = thread::scope(|scope| {
         let run = &run;
-        let begin = |plan: &'static Plan| {
+        let begin = |(name, way): (&'static str, Way)| {
             // A panic's message begins with the thread's name.
-            let builder = thread::Builder::new().name(plan.name.to_owned());
-            (plan.name, builder.spawn_scoped(scope, move || run(plan)).expect("a thread"))
+            let builder = thread::Builder::new().name(name.to_owned());
+            (name, builder.spawn_scoped(scope, move || run(way)).expect("a thread"))
         };
-        let threads: Vec<_> = WAYS.iter().map(begin).collect();
+        let threads: Vec<_> = ways.map(begin).collect();
         threads.into_iter().filter_map(|(name, thread)| thread.join().is_err().then_some(name)).collect()
     });
     assert!(broken.is_empty(), "broken on: {}", broken.join(", "));
 }
 
-impl Way {
-    fn at(plan: &'static Plan) -> Way {
+impl OnServer {
+    fn at(plan: &'static Plan) -> OnServer {
         let (server, url, sockets) = match plan.place {
             Place::Tcp => {
                 let server = Server::start();
@@ -117,11 +144,11 @@ impl Way {
                 (server, format!("unix://{}", text(&path)), vec![path])
             }
         };
-        Way { server: Mutex::new(server), direct: url.clone(), url, sockets, plan }
+        OnServer { server: Mutex::new(server), direct: url.clone(), url, sockets, plan }
     }
 
     fn put_behind_a_proxy(&mut self) -> Proxy {
-        let server = self.server().port();
+        let server = self.server.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).port();
         let proxy = Proxy::to(server);
         self.url = match self.plan.place {
             Place::Tcp | Place::Password => self.url.replace(&format!(":{server}/"), &format!(":{}/", proxy.port())),
@@ -136,19 +163,47 @@ impl Way {
         proxy
     }
 
+    fn ask(&self, parts: &[&str]) -> RedisResult<Value> {
+        let mut connection = plain(&self.direct).get_connection_with_timeout(Duration::from_secs(5))?;
+        connection.set_read_timeout(Some(Duration::from_secs(10)))?;
+        redis::cmd(parts[0]).arg(&parts[1..]).query(&mut connection)
+    }
+}
+
+impl Way {
+    fn on_server(&self) -> &OnServer {
+        match self {
+            Way::Server(at) => at,
+            #[cfg(feature = "testing")]
+            Way::Fake(_) => panic!("the fake has no server"),
+        }
+    }
+
+    fn on_server_mut(&mut self) -> &mut OnServer {
+        match self {
+            Way::Server(at) => at,
+            #[cfg(feature = "testing")]
+            Way::Fake(_) => panic!("the fake has no server"),
+        }
+    }
+
     /// What may become of a message on this way.
     pub(crate) fn fates(&self) -> &'static [Fate] {
-        self.plan.fates
+        self.on_server().plan.fates
     }
 
     /// Its server, to be paused, killed and started again.
     pub(crate) fn server(&self) -> std::sync::MutexGuard<'_, Server> {
-        self.server.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.on_server().server.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// A client of its own: nothing is shared with another.
     pub(crate) fn client(&self) -> LockClient {
-        (self.plan.open)(&self.url)
+        match self {
+            Way::Server(at) => (at.plan.open)(&at.url),
+            #[cfg(feature = "testing")]
+            Way::Fake(fake) => fake.client(),
+        }
     }
 
     /// A lock of a client of its own.
@@ -162,9 +217,12 @@ impl Way {
     }
 
     pub(crate) fn try_ask<T: redis::FromRedisValue>(&self, parts: &[&str]) -> RedisResult<T> {
-        let mut connection = plain(&self.direct).get_connection_with_timeout(Duration::from_secs(5))?;
-        connection.set_read_timeout(Some(Duration::from_secs(10)))?;
-        redis::cmd(parts[0]).arg(&parts[1..]).query(&mut connection)
+        let answer = match self {
+            Way::Server(at) => at.ask(parts)?,
+            #[cfg(feature = "testing")]
+            Way::Fake(fake) => fake.ask(parts),
+        };
+        Ok(redis::from_redis_value(answer)?)
     }
 
     pub(crate) fn value(&self, key: &str) -> Option<String> {
@@ -176,15 +234,19 @@ impl Way {
         script_calls(&self.ask::<String>(&["INFO", "commandstats"]))
     }
 
-    /// Every key that is no fence.
+    /// Every key that is no fence; a fake, which lists none, is asked for the one that laws use.
     pub(crate) fn left_over(&self) -> Vec<String> {
+        #[cfg(feature = "testing")]
+        if let Way::Fake(_) = self {
+            return self.value("k").map(|_| "k".to_owned()).into_iter().collect();
+        }
         let mut keys: Vec<String> = self.ask(&["KEYS", "*"]);
         keys.retain(|key| !key.starts_with("distlock:fence"));
         keys
     }
 }
 
-impl Drop for Way {
+impl Drop for OnServer {
     fn drop(&mut self) {
         for path in &self.sockets {
             let _ = std::fs::remove_file(path);
