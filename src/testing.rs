@@ -12,8 +12,8 @@
 //!
 //! All else is as on a server: leases end by the clock and are renewed, fences grow, a token can be
 //! resumed, waiters of another client poll. A call on the fake does no I/O and is answered at once, so
-//! that `io_timeout` has no meaning here (what Drop could not release while it was down is tried again
-//! every 50 ms). Fakes share nothing: each test makes its own, and tests run side by side.
+//! that `io_timeout` has no meaning here (what could not be released while it was down is tried again
+//! with pauses of at most 50 ms). Fakes share nothing: each test makes its own, and tests run side by side.
 //!
 //! In `Cargo.toml`, beside the ordinary dependency:
 //!
@@ -114,7 +114,7 @@ use crate::nodes::{Fake, Nodes};
 /// What the deployment is called in errors, logs and thread names.
 const NAME: &str = "fake";
 
-/// Nothing takes this long; a release that found the fake down is tried again as often.
+/// Nothing takes this long; a release that found the fake down is tried again after this at the latest.
 const IO_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A client without Redis, and what it talks to. Does not block.
