@@ -10,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use log::{Level, debug, log_enabled};
+
 use crate::client::LockClient;
 use crate::clock::Moment;
 use crate::error::{About, Error, Result};
@@ -214,10 +216,17 @@ impl DistLock {
 
     fn guard(&self, acquire: impl FnOnce(Asker<'_>) -> Result<Won, Refusal>) -> Result<DistLockGuard> {
         self.check()?;
-        match acquire(self.asker()) {
-            Ok(won) => Ok(self.guarding(won)),
-            Err(refusal) => Err(self.about().refused(refusal)),
+        let start = log_enabled!(Level::Debug).then(Moment::now);
+        let guard = match acquire(self.asker()) {
+            Ok(won) => self.guarding(won),
+            Err(refusal) => return Err(self.about().refused(refusal)),
+        };
+        // A logger that panics meets a guard, which releases.
+        if let Some(start) = start {
+            let waited = start.until(Moment::now());
+            debug!("lock {:?} acquired after {waited:?}, fence {}", self.key(), guard.fence());
         }
+        Ok(guard)
     }
 
     fn guarding(&self, won: Won) -> DistLockGuard {

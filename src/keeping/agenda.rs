@@ -1,13 +1,18 @@
 //! What a background thread has to do, ordered by when it is due.
 //!
 //! The thread starts with the first entry and sleeps until the next one is due, or an earlier one is
-//! entered. It ends when its client is gone and nothing is left. No job is done here, and none under
-//! the mutex.
+//! entered. It ends when its client is gone and nothing is left. No job is done here, and none is even
+//! dropped under the mutex: with the last of a hold goes what its user gave it. A panic, of a logger or
+//! of such a drop, does not end the thread.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use log::warn;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::clock::Moment;
 use crate::sync::LONGEST_SLEEP;
@@ -46,7 +51,11 @@ impl<J: Send + 'static> Agenda<J> {
         let mut state = self.state.lock();
         state.jobs.insert(slot, job);
         if !state.running {
-            state.running = self.start(work());
+            state.running = true;
+            // It may be through with all that there is, and have said so, before we are back.
+            if !MutexGuard::unlocked(&mut state, || self.start(work())) {
+                state.running = false;
+            }
         } else if slot.0 < state.looks {
             // Wakes `next`.
             state.looks = slot.0;
@@ -54,12 +63,14 @@ impl<J: Send + 'static> Agenda<J> {
         }
     }
 
-    /// Changes what there is to do; `true` from `change` has the thread look at once.
-    pub(crate) fn change(&self, change: impl FnOnce(&mut Jobs<J>) -> bool) {
-        let mut state = self.state.lock();
-        if change(&mut state.jobs) {
-            self.sooner.notify_one();
-        }
+    /// Changes what there is to do. Jobs that go must come out of `change`, to be dropped after it.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Jobs<J>) -> T) -> T {
+        change(&mut self.state.lock().jobs)
+    }
+
+    /// Has the thread look at the agenda now.
+    pub(crate) fn look(&self) {
+        self.sooner.notify_one();
     }
 
     /// The client is gone: the thread ends when it has nothing left to do.
@@ -94,15 +105,22 @@ impl<J: Send + 'static> Agenda<J> {
     }
 
     fn start(&self, work: Work) -> bool {
-        match std::thread::Builder::new().name(self.name.clone()).spawn(work) {
+        let run = move || while !contained(&work) {};
+        match std::thread::Builder::new().name(self.name.clone()).spawn(run) {
             Ok(_) => true,
             Err(e) => {
-                warn!("the thread {:?} cannot be started, locks end by their ttl: {e}", self.name);
+                contained(|| warn!("the thread {:?} cannot be started, locks end by their ttl: {e}", self.name));
                 false
             }
         }
     }
 }
 
-/// All that the thread does.
-pub(crate) type Work = Box<dyn FnOnce() + Send>;
+/// All that the thread does, until there is nothing left to do.
+pub(crate) type Work = Box<dyn Fn() + Send>;
+
+/// Runs what may end in somebody else's code: a callback, a logger, a drop. `false`: it panicked, which
+/// the panic hook has reported, and which must not stop what is done for all others.
+pub(crate) fn contained(run: impl FnOnce()) -> bool {
+    catch_unwind(AssertUnwindSafe(run)).is_ok()
+}

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use log::{debug, warn};
 
+use super::agenda::contained;
 use super::held::Held;
 use crate::clock::Moment;
 use crate::nodes::{Key, Nodes, NotAfter, Order, Performed, Verdict};
@@ -30,6 +31,12 @@ enum Task {
     Leave(NotAfter),
 }
 
+/// The longest that an attempt may be executed after its caller gave it up, by the server's clock as it
+/// was known then.
+pub(crate) fn longest_ghost(io: Duration) -> Duration {
+    2 * io + Duration::from_millis(150)
+}
+
 impl Errand {
     /// Goes on with the release of a hold until its lease is over, wherever that may be known.
     pub(crate) fn release(held: &Held) -> Errand {
@@ -50,7 +57,8 @@ impl Errand {
     pub(crate) fn begin(&mut self, nodes: &dyn Nodes) -> Moment {
         let first = Moment::now().after(match self.task {
             Task::Release(_) => Duration::ZERO,
-            Task::Leave(not_after) => nodes.until(not_after),
+            // Whatever became of the server's clock since: no attempt was good for longer.
+            Task::Leave(not_after) => nodes.until(not_after).min(longest_ghost(self.io)),
         });
         self.until = first.after(self.longest).after(2 * self.io);
         first
@@ -74,7 +82,7 @@ impl Errand {
                 Some(self.begin(nodes))
             }
             (Ok(_), _) => {
-                debug!("lock {:?} was released or taken back in the background", self.key.text);
+                contained(|| debug!("lock {:?} was released or taken back in the background", self.key.text));
                 None
             }
         }
@@ -92,7 +100,8 @@ impl Errand {
             return Some(next);
         }
         if matches!(self.task, Task::Release(_)) {
-            warn!("lock {:?} could not be released while its lease lasted: it ended by its ttl", self.key.text);
+            let key = &self.key.text;
+            contained(|| warn!("lock {key:?} could not be released while its lease lasted: it ended by its ttl"));
         }
         None
     }

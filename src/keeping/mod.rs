@@ -10,7 +10,7 @@ mod notifier;
 mod release;
 mod watchdog;
 
-pub(crate) use errand::Errand;
+pub(crate) use errand::{Errand, longest_ghost};
 pub(crate) use held::{Bystander, Grant, Held};
 pub(crate) use keeper::Keeper;
 pub use lease::Renew;

@@ -3,15 +3,11 @@
 //! It does no I/O and holds no mutex while a callback runs, so that neither a renewal that hangs nor a
 //! slow callback delays anything but callbacks. A callback that panics is contained.
 
-use std::{
-    fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::{fmt, sync::Arc};
 
 use log::warn;
 
-use super::agenda::{Agenda, Jobs};
+use super::agenda::{Agenda, Jobs, contained};
 use super::held::{Held, Told};
 use super::lost::Lost;
 use crate::clock::Moment;
@@ -38,23 +34,23 @@ impl Notifier {
 
     /// The hold was found to be lost: its user is told now, not at the end of its lease.
     pub(crate) fn hurry(&self, id: u64, told: &Told) {
-        self.agenda.change(|jobs| {
+        let sooner = self.agenda.change(|jobs| {
             // One that is missing is looked at right now, and entered again as lost.
             let Some(held) = jobs.remove(&(told.looked_at(), id)) else { return false };
             told.set_looked_at(Moment::PAST);
             jobs.insert((Moment::PAST, id), held);
             true
         });
+        if sooner {
+            self.agenda.look();
+        }
     }
 
     /// The guard is gone. A loss that was found before is still told.
     pub(crate) fn forget(&self, held: &Held) {
         let Some(told) = held.told() else { return };
         if held.what_was_lost().is_none() {
-            self.agenda.change(|jobs| {
-                jobs.remove(&(told.looked_at(), held.id));
-                false
-            });
+            self.agenda.change(|jobs| jobs.remove(&(told.looked_at(), held.id)));
         }
     }
 
@@ -80,18 +76,16 @@ fn work(agenda: &Agenda<Arc<Held>>) {
 }
 
 /// Enters a hold at the end of its lease; which is past, if it was lost since we looked.
-fn look_again(jobs: &mut Jobs<Arc<Held>>, held: Arc<Held>) -> bool {
+fn look_again(jobs: &mut Jobs<Arc<Held>>, held: Arc<Held>) {
     let end = held.valid();
     if let Some(told) = held.told() {
         told.set_looked_at(end);
     }
     jobs.insert((end, held.id), held);
-    false
 }
 
 fn tell(told: &Told, lost: &Lost) {
-    let told = catch_unwind(AssertUnwindSafe(|| (told.on_lost.0)(lost)));
-    if told.is_err() {
+    if !contained(|| (told.on_lost.0)(lost)) {
         warn!("the on_lost of lock {:?} panicked", lost.key);
     }
 }

@@ -27,8 +27,8 @@ impl Keeper {
         self.watchdog.forget(held);
         self.notifier.forget(held);
         if held.loss() == Some(LostReason::Taken) {
-            // Told by Redis. Whoever resumed the hold has it by this very token: it is not ours to end.
-            self.leave_after(held);
+            // Told by Redis. Whoever resumed the hold has it by this very token: it is not ours to end, nor
+            // to take back. (A late attempt that took the lock again costs one ttl.)
             return Ended::Lost(LostReason::Taken);
         }
         if self.nodes.is_down() {
@@ -75,7 +75,11 @@ impl Keeper {
 /// What the answer says of the section: was it covered to its end?
 fn judge(held: &Held, verdict: Verdict, maybe_before: bool) -> Ended {
     match verdict {
-        Verdict::Ours => Ended::Covered,
+        // What Redis said before stands, though a late attempt may have taken the lock again.
+        Verdict::Ours => match held.loss() {
+            Some(loss @ (LostReason::Deleted | LostReason::Taken)) => Ended::Lost(loss),
+            _ => Ended::Covered,
+        },
         // An earlier copy of this release was executed, and its answer lost.
         _ if maybe_before && held.is_valid() => Ended::Covered,
         Verdict::Gone => {

@@ -7,7 +7,6 @@
 
 use std::{
     fmt, mem,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -17,7 +16,7 @@ use std::{
 
 use log::{debug, warn};
 
-use super::agenda::{Agenda, Jobs};
+use super::agenda::{Agenda, Jobs, contained};
 use super::errand::Errand;
 use super::held::Held;
 use super::lease::Renew;
@@ -62,10 +61,7 @@ impl Watchdog {
     /// Stops renewing a hold that was closed. One that is being renewed right now is not entered again.
     pub(crate) fn forget(&self, held: &Held) {
         if held.terms.renew != Renew::Never {
-            self.agenda.change(|jobs| {
-                jobs.remove(&(held.due(), held.id));
-                false
-            });
+            self.agenda.change(|jobs| jobs.remove(&(held.due(), held.id)));
         }
     }
 
@@ -90,32 +86,35 @@ impl Watchdog {
 /// The thread.
 fn work(agenda: &Agenda<Job>, nodes: &dyn Nodes) {
     while let Some(mut jobs) = agenda.next(|jobs, now| take_due(jobs, now.after(WINDOW))) {
-        // A logger that panics, or a defect of ours, must not end the renewal of all locks.
-        let done = catch_unwind(AssertUnwindSafe(|| perform(nodes, &mut jobs)));
-        let next = done.unwrap_or_else(|_| jobs.iter_mut().map(Job::again).collect());
-        agenda.change(|agenda| {
-            enter_again(agenda, jobs, next);
-            false
-        });
+        let mut next = Vec::new();
+        // A defect of ours must not end the renewal of all locks.
+        if !contained(|| next = perform(nodes, &mut jobs)) {
+            next = jobs.iter_mut().map(Job::again).collect();
+        }
+        let over = agenda.change(|agenda| enter_again(agenda, jobs, next));
+        drop(over);
     }
 }
 
-fn enter_again(agenda: &mut Jobs<Job>, jobs: Vec<Job>, next: Vec<Option<Moment>>) {
+/// Enters what is due again, and gives back what is not.
+fn enter_again(agenda: &mut Jobs<Job>, jobs: Vec<Job>, next: Vec<Option<Moment>>) -> Vec<Job> {
+    let mut over = Vec::new();
     for (job, due) in jobs.into_iter().zip(next) {
-        let Some(due) = due else { continue };
-        match &job {
+        match (&job, due) {
+            (_, None) => over.push(job),
             // Closed under this mutex or before it: then `forget` found nothing, and we must not enter it.
-            Job::Renew(held) if held.is_closed() => {}
-            Job::Renew(held) => {
+            (Job::Renew(held), _) if held.is_closed() => over.push(job),
+            (Job::Renew(held), Some(due)) => {
                 held.set_due(due);
                 let slot = (due, held.id);
                 agenda.insert(slot, job);
             }
-            &Job::Errand(id, _) => {
+            (&Job::Errand(id, _), Some(due)) => {
                 agenda.insert((due, id), job);
             }
         }
     }
+    over
 }
 
 /// Takes the jobs that are due by `by` out of the agenda: those whose calls may take about as long as
@@ -208,7 +207,8 @@ fn order_of(job: &Job, ttl: Option<Duration>) -> Option<Order<'_>> {
 fn note_failures(performed: &[Performed]) {
     let failed = performed.iter().filter(|performed| performed.verdict.is_err()).count();
     if let Some(Err(failure)) = performed.iter().map(|performed| &performed.verdict).find(|verdict| verdict.is_err()) {
-        debug!("{failed} of {} renewals and releases had no answer, again soon: {failure}", performed.len());
+        let all = performed.len();
+        contained(|| debug!("{failed} of {all} renewals and releases had no answer, again soon: {failure}"));
     }
 }
 
@@ -226,10 +226,10 @@ fn renewed(held: &Arc<Held>, sent: Moment, ttl: Duration, performed: Performed) 
 fn lost(held: &Held, loss: Option<LostReason>) -> Option<Moment> {
     if held.lose(loss) {
         let how = held.loss().map_or("it ended", LostReason::text);
-        warn!(
-            "lock {:?} was lost, {how}: its guard is invalid, the work under it may overlap another's",
-            held.key.text
-        );
+        let key = &held.key.text;
+        contained(|| {
+            warn!("lock {key:?} was lost, {how}: its guard is invalid, the work under it may overlap another's");
+        });
     }
     None
 }

@@ -11,7 +11,7 @@ use log::{debug, warn};
 
 use crate::clock::Moment;
 use crate::error::{About, Error, Result};
-use crate::keeping::{Ended, Held, Keeper, LostReason, lease};
+use crate::keeping::{Ended, Held, Keeper, LostReason, lease, longest_ghost};
 use crate::nodes::{Performed, Verdict};
 use crate::options::LONGEST_TTL;
 use crate::token;
@@ -143,7 +143,9 @@ impl DistLockGuard {
         self.check()?;
         // An attempt that is executed after this would meet a hold that is not ours to repair.
         if let Some(not_after) = self.held.ghost {
-            std::thread::sleep(self.keeper.nodes.until(not_after) + CLOCK_SLACK);
+            let last = self.held.start().after(longest_ghost(self.held.io));
+            let passed = self.keeper.nodes.until(not_after) + CLOCK_SLACK;
+            std::thread::sleep(passed.min(Moment::now().until(last)));
         }
         let ttl = self.held.terms.ttl.min(self.held.longest(Moment::now()));
         self.renew(ttl, "give away")?;

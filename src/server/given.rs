@@ -3,7 +3,11 @@
 //! A connection of somebody else's cannot be marked broken and has the time limits that it was opened
 //! with. What protects us is the number at the end of every answer.
 
-use std::{any::Any, fmt, time::Duration};
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
 
 use redis::{ConnectionLike, Value};
 
@@ -34,7 +38,9 @@ where
         self.pool.get_timeout(time).map_err(|e| match e.to_string().split_once(": ") {
             // r2d2 appends what its manager last said.
             Some((_, cause)) => Failure::with_text(Class::Unreachable, cause),
-            None => self.health.no_connection_since(start),
+            // Not down as far as we know: then the application has all of its connections in use.
+            None if self.health.has_answered_since(start) => Failure::new(Class::Exhausted),
+            None => self.health.why_down().unwrap_or(Failure::new(Class::Exhausted)),
         })
     }
 
@@ -44,7 +50,7 @@ where
             Ok(connection) => connection,
             Err(failure) => return failed(failure),
         };
-        reply(judge(connection.req_packed_command(&command.bytes), command, limit))
+        reply(exchange(&mut *connection, command, limit))
     }
 }
 
@@ -71,7 +77,6 @@ where
     }
 
     fn call_all(&self, commands: &[Command], until: Moment) -> Vec<Reply> {
-        let limit = Moment::now().until(until);
         let mut connection = match self.check_out(until) {
             Ok(connection) => connection,
             Err(failure) => {
@@ -79,13 +84,7 @@ where
                 return commands.iter().map(|_| failed(failure.clone())).collect();
             }
         };
-        let connection = &mut *connection;
-        // Only a plain connection is known to keep the order of a batch and to send each command to
-        // the right place.
-        let replies = match (connection as &mut dyn Any).downcast_mut::<redis::Connection>() {
-            Some(plain) => in_one_trip(plain, commands, limit),
-            None => one_by_one(connection, commands, until),
-        };
+        let replies = one_by_one(&mut *connection, commands, until);
         replies.iter().for_each(|reply| self.health.note(&reply.answer, reply.at));
         replies
     }
@@ -95,34 +94,29 @@ where
     }
 }
 
-fn in_one_trip(connection: &mut redis::Connection, commands: &[Command], limit: Duration) -> Vec<Reply> {
-    let bytes: Vec<u8> = commands.iter().flat_map(|command| &command.bytes).copied().collect();
-    match connection.req_packed_commands(&bytes, 0, commands.len()) {
-        Ok(answers) if answers.len() == commands.len() => answers
-            .into_iter()
-            .zip(commands)
-            .map(|(answer, command)| reply(judge(Ok(answer), command, limit)))
-            .collect(),
-        Ok(_) => all_failed(&Failure::new(Class::Astray), commands),
-        Err(e) => all_failed(&Failure::from_redis(e, limit), commands),
-    }
-}
-
+/// Not in one trip: when an answer does not come, the redis crate waits for each of the others as long
+/// again, under limits that are not ours.
 fn one_by_one(connection: &mut impl ConnectionLike, commands: &[Command], until: Moment) -> Vec<Reply> {
     let limit = Moment::now().until(until);
-    commands
-        .iter()
-        .map(|command| {
-            if Moment::now() >= until {
-                return failed(Failure::timeout(limit));
-            }
-            reply(judge(connection.req_packed_command(&command.bytes), command, limit))
-        })
-        .collect()
+    let mut broken = None;
+    let mut once = |command: &Command| match &broken {
+        Some(failure) => failed(Failure::clone(failure)),
+        None if Moment::now() >= until => failed(Failure::timeout(limit)),
+        None => {
+            let reply = reply(exchange(connection, command, limit));
+            // Whatever is wrong with the connection: the next answer would be waited for in vain.
+            broken = reply.answer.as_ref().err().filter(|failure| failure.class == Class::Unreachable).cloned();
+            reply
+        }
+    };
+    commands.iter().map(&mut once).collect()
 }
 
-fn all_failed(failure: &Failure, commands: &[Command]) -> Vec<Reply> {
-    commands.iter().map(|_| reply(Err(failure.clone()))).collect()
+/// The connection is not ours: a panic in it is contained, and is an unknown outcome like any other.
+fn exchange(connection: &mut impl ConnectionLike, command: &Command, limit: Duration) -> Result<Value, Failure> {
+    let exchanged = catch_unwind(AssertUnwindSafe(|| connection.req_packed_command(&command.bytes)));
+    let panicked = |_| Err(Failure::with_text(Class::Protocol, "the connection of the given pool panicked"));
+    exchanged.map_or_else(panicked, |reply| judge(reply, command, limit))
 }
 
 fn reply(answer: Result<Value, Failure>) -> Reply {

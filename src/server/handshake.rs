@@ -4,12 +4,15 @@
 //! afterwards. So it only connects the socket; AUTH, SELECT, CLIENT SETNAME and TIME are written at
 //! once here and read under what is left of one deadline.
 
-use std::time::Duration;
+use std::{
+    net::{IpAddr, SocketAddr, ToSocketAddrs},
+    time::Duration,
+};
 
 use redis::{Connection, ConnectionAddr, ConnectionInfo, RedisConnectionInfo, Value};
 
+use super::aside::Aside;
 use super::failure::{Class, Failure};
-use super::lookup::Lookup;
 use super::script::pack;
 use crate::clock::Moment;
 
@@ -17,7 +20,7 @@ use crate::clock::Moment;
 #[derive(Clone)]
 pub(crate) struct Address {
     info: ConnectionInfo,
-    lookup: Lookup,
+    aside: Aside,
     login: Login,
 }
 
@@ -46,7 +49,7 @@ impl Address {
         };
         let tcp = info.tcp_settings().clone().set_nodelay(true);
         let bare = RedisConnectionInfo::default().set_skip_set_lib_name();
-        Address { info: info.set_redis_settings(bare).set_tcp_settings(tcp), lookup: Lookup::default(), login }
+        Address { info: info.set_redis_settings(bare).set_tcp_settings(tcp), aside: Aside::default(), login }
     }
 
     /// Connects and logs in.
@@ -68,10 +71,15 @@ impl Address {
 
     /// The socket. A host with several addresses shares the time among those that are left.
     fn open(&self, until: Moment) -> redis::RedisResult<Connection> {
-        let ConnectionAddr::Tcp(host, port) = self.info.addr() else {
-            return connect_one(self.info.clone(), until, 1);
+        let (host, port) = match self.info.addr() {
+            ConnectionAddr::Tcp(host, port) => (host, *port),
+            // A unix socket has no time limit, and with TLS the redis crate looks the name up.
+            _ => {
+                let info = self.info.clone();
+                return self.aside.run(until, move || Ok(connect_one(info, until, 1)))?;
+            }
         };
-        let found = self.lookup.addresses(host, *port, until)?;
+        let found = self.addresses(host, port, until)?;
         let mut outcome = Err((redis::ErrorKind::InvalidClientConfig, "the host has no address").into());
         for (i, addr) in found.iter().enumerate() {
             let one = ConnectionAddr::Tcp(addr.ip().to_string(), addr.port());
@@ -81,6 +89,17 @@ impl Address {
             }
         }
         outcome
+    }
+}
+
+impl Address {
+    /// The addresses of a host.
+    fn addresses(&self, host: &str, port: u16, until: Moment) -> std::io::Result<Vec<SocketAddr>> {
+        if let Ok(ip) = host.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(ip, port)]);
+        }
+        let host = host.to_owned();
+        self.aside.run(until, move || Ok((host.as_str(), port).to_socket_addrs()?.collect()))
     }
 }
 

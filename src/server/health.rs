@@ -48,11 +48,13 @@ impl Health {
         }
     }
 
-    /// Why no connection became free since `start`: a pool is too small only if the server did answer
-    /// meanwhile; a server that is silent fills every pool.
-    pub(crate) fn no_connection_since(&self, start: Moment) -> Failure {
-        let answered = Moment::from_bits(self.answered.load(Relaxed)) >= start;
-        let last = if answered { None } else { self.last_failure.lock().clone() };
-        last.filter(|_| self.is_down()).unwrap_or(Failure::new(Class::Exhausted))
+    /// Did the server answer anything since `start`?
+    pub(crate) fn has_answered_since(&self, start: Moment) -> bool {
+        Moment::from_bits(self.answered.load(Relaxed)) >= start
+    }
+
+    /// What the last I/O failed with, if it failed.
+    pub(crate) fn why_down(&self) -> Option<Failure> {
+        if self.is_down() { self.last_failure.lock().clone() } else { None }
     }
 }

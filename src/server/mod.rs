@@ -3,13 +3,13 @@
 //! A [`Link`] carries packed commands and knows nothing of locks; `script` knows keys, arguments and
 //! answers and does no I/O; [`ask`] puts the two together.
 
+mod aside;
 mod failure;
 mod given;
 mod handshake;
 mod health;
 mod intercept;
 mod link;
-mod lookup;
 mod pool;
 mod scheduler;
 pub(crate) mod script;

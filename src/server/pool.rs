@@ -16,7 +16,7 @@ use std::{
 use parking_lot::Mutex;
 use r2d2::PooledConnection;
 
-use super::failure::Failure;
+use super::failure::{Class, Failure};
 use super::handshake::Address;
 use super::health::Health;
 use super::link::{Link, Reply};
@@ -70,7 +70,15 @@ impl Pool {
         let start = Moment::now();
         // At least a moment: a cold pool makes its slots on the scheduler's thread.
         let time = start.until(until).max(Duration::from_millis(1));
-        self.slots.get_timeout(time).map_err(|_| self.health.no_connection_since(start))
+        self.slots.get_timeout(time).map_err(|_| self.no_slot_since(start, time))
+    }
+
+    /// The pool is too small only if the server did answer meanwhile: a silent one fills every pool.
+    fn no_slot_since(&self, start: Moment, waited: Duration) -> Failure {
+        if self.health.has_answered_since(start) {
+            return Failure::new(Class::Exhausted);
+        }
+        self.health.why_down().unwrap_or_else(|| Failure::timeout(waited))
     }
 
     fn exchange(&self, slot: &mut Slot, command: &Command, until: Moment) -> Exchanged {

@@ -22,6 +22,9 @@ struct Pair {
 /// Later than every attempt may wait in a socket or a queue that its caller has left.
 const SLACK: Duration = Duration::from_millis(50);
 
+/// What was told so long ago is asked again, before its thousandth keeps given up attempts good for long.
+const OLD: Duration = Duration::from_secs(60);
+
 impl ServerClock {
     /// The server said that it is `micros`, which was received at that moment.
     pub(crate) fn set(&self, micros: u64, received: Moment) {
@@ -29,9 +32,9 @@ impl ServerClock {
     }
 
     /// The server time after which a call that starts at `now` and waits for `io` must not be executed;
-    /// `None` while the server's clock is not known.
+    /// `None` while the server's clock is not known, or no longer.
     pub(crate) fn not_after(&self, now: Moment, io: Duration) -> Option<u64> {
-        let pair = (*self.0.lock())?;
+        let pair = (*self.0.lock()).filter(|pair| pair.received.until(now) < OLD)?;
         Some(pair.not_after(now, io))
     }
 
@@ -80,6 +83,14 @@ mod tests {
     #[test]
     fn no_limit_is_made_up_while_the_servers_clock_is_unknown() {
         assert_eq!(ServerClock::default().not_after(Moment::now(), IO), None);
+    }
+
+    #[test]
+    fn what_the_server_told_long_ago_is_asked_again() {
+        let (clock, received) = (ServerClock::default(), Moment::now());
+        clock.set(1_000_000_000, received);
+        assert!(clock.not_after(received.after(OLD - Duration::from_millis(1)), IO).is_some());
+        assert_eq!(clock.not_after(received.after(OLD), IO), None);
     }
 
     #[test]

@@ -39,11 +39,11 @@ impl<'a> Asker<'a> {
             let last = match head.pause(deadline) {
                 Paused::Interrupted => return Err(Refusal::Interrupted),
                 // No I/O at the deadline if somebody else goes on with the seat.
-                Paused::Deadline if head.has_successor() => return Err(self.verdict()),
+                Paused::Deadline if head.has_successor() => return Err(self.verdict(start)),
                 Paused::Deadline => true,
                 Paused::Over => false,
             };
-            match head.attempt(start) {
+            match head.attempt() {
                 Step::Won(won) => return Ok(won),
                 Step::Failed(failure) if !failure.is_transient() => return Err(Refusal::Failed(failure)),
                 Step::Failed(failure) => {
@@ -59,7 +59,7 @@ impl<'a> Asker<'a> {
                 Step::TooLate => head.plan(None),
             }
             if last || deadline.is_some_and(|deadline| deadline <= Moment::now()) {
-                return Err(self.verdict());
+                return Err(self.verdict(start));
             }
         }
     }
@@ -75,7 +75,7 @@ impl<'a> Asker<'a> {
     }
 
     fn head(self, turn: Option<Turn<Seat>>) -> Head<'a> {
-        let left = turn.as_ref().and_then(Turn::take_seat);
+        let left = turn.as_ref().and_then(Turn::take_seat).map(|seat| seat.paced_by(self.manner.backoff));
         Head::new(self, turn, left.unwrap_or_else(|| self.new_seat()))
     }
 
@@ -95,8 +95,8 @@ impl<'a> Asker<'a> {
         };
         self.gate.enter(&limit, &|| self.is_interrupted()).map_err(|refused| match refused {
             Refused::Interrupted => Refusal::Interrupted,
-            Refused::Limit if deadline.is_some() => self.verdict(),
-            Refused::Limit => match self.local.news.failure() {
+            Refused::Limit if deadline.is_some() => self.verdict(start),
+            Refused::Limit => match self.local.news.failure_since(start) {
                 Some(failure) => Refusal::Silent(self.manner.unreachable_after, failure),
                 None => Refusal::Taken,
             },

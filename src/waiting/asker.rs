@@ -75,9 +75,10 @@ impl Asker<'_> {
         self.manner.interrupt.as_ref().is_some_and(Interrupt::is_interrupted)
     }
 
-    /// At the deadline: what the last attempt for the key said, whichever thread made it.
-    pub(super) fn verdict(self) -> Refusal {
-        self.local.news.failure().map_or(Refusal::Taken, Refusal::Failed)
+    /// At the deadline of a waiter that began at `start`: what the last attempt for the key said,
+    /// whichever thread made it.
+    pub(super) fn verdict(self, start: Moment) -> Refusal {
+        self.local.news.failure_since(start).map_or(Refusal::Taken, Refusal::Failed)
     }
 
     /// When a waiter that began at `start` gives up, as things stand.

@@ -71,6 +71,10 @@ impl Pauses {
         Pauses { config, spins: 0, last: Duration::ZERO }
     }
 
+    pub(crate) fn are_of(&self, config: Backoff) -> bool {
+        self.config == config
+    }
+
     /// The next pause; `random` is any number. Zero means: yield and try again, which happens only so
     /// often.
     pub(crate) fn next(&mut self, random: u64) -> Duration {

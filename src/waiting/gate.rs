@@ -45,6 +45,8 @@ struct Occupant {
 struct Waiter {
     ticket: u64,
     thread: Thread,
+    /// Sleeps without a limit.
+    boundless: bool,
 }
 
 /// The right to ask Redis, and then to hold. Dropped, it goes to the next thread.
@@ -101,7 +103,7 @@ impl<S> Gate<S> {
         let ticket = {
             let mut state = self.state.lock();
             let ticket = state.ticket();
-            state.queue.push_back(Waiter { ticket, thread: current() });
+            state.queue.push_back(Waiter { ticket, thread: current(), boundless: false });
             ticket
         };
         loop {
@@ -122,6 +124,7 @@ impl<S> Gate<S> {
                     state.abandon(ticket);
                     return Err(Refused::Limit);
                 }
+                state.note(ticket, limit == Moment::NEVER);
                 limit.min(state.tenure_end())
             };
             // Woken by `serve`, `look_again` and `call`, by the interrupt; or at the end of the holder's lease.
@@ -136,9 +139,10 @@ impl<S> Gate<S> {
         state.serve();
     }
 
-    /// What limits the waiters has changed: each asks its `limit` again.
+    /// There may be a limit now for those who sleep without one: each asks again.
     pub(crate) fn call(&self) {
-        self.state.lock().queue.iter().for_each(|waiter| waiter.thread.unpark());
+        let state = self.state.lock();
+        state.queue.iter().filter(|waiter| waiter.boundless).for_each(|waiter| waiter.thread.unpark());
     }
 
     /// How many threads wait.
@@ -184,6 +188,12 @@ impl<S> State<S> {
         {
             self.occupant = Some(Occupant { ticket: next.ticket, tenure: None });
             next.thread.unpark();
+        }
+    }
+
+    fn note(&mut self, ticket: u64, boundless: bool) {
+        if let Some(waiter) = self.queue.iter_mut().find(|waiter| waiter.ticket == ticket) {
+            waiter.boundless = boundless;
         }
     }
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use log::{debug, trace, warn};
+use log::{trace, warn};
 
 use super::asker::{Asker, Refusal, Won};
 use super::gate::Turn;
@@ -51,7 +51,7 @@ impl<'a> Head<'a> {
     }
 
     pub(super) fn only_attempt(mut self) -> Result<Won, Refusal> {
-        match self.attempt(Moment::now()) {
+        match self.attempt() {
             Step::Won(won) => Ok(won),
             Step::Taken(_) => Err(Refusal::Taken),
             Step::Failed(failure) => Err(Refusal::Failed(failure)),
@@ -62,9 +62,10 @@ impl<'a> Head<'a> {
         }
     }
 
-    pub(super) fn attempt(&mut self, start: Moment) -> Step {
-        let Some(mut seat) = self.seat.take() else { return Step::TooLate };
+    pub(super) fn attempt(&mut self) -> Step {
         let Asker { keeper, local, shape, .. } = self.asker;
+        // In its place until the lock is won: whatever panics, it is handed over or taken back.
+        let Some(seat) = &mut self.seat else { return Step::TooLate };
         let ttl = shape.terms.first_ttl();
         let attempt = Attempt {
             key: &local.key,
@@ -79,7 +80,7 @@ impl<'a> Head<'a> {
             Ok(Outcome::Granted { fence, sent }) => {
                 local.news.answered();
                 let grant = Grant { fence, sent, ttl, ghost: seat.ghost };
-                self.win(seat, &grant, start)
+                self.win(&grant)
             }
             Ok(Outcome::Taken { remaining }) => {
                 local.news.answered();
@@ -90,28 +91,20 @@ impl<'a> Head<'a> {
                         local.key.text
                     );
                 }
-                self.seat = Some(seat);
                 Step::Taken(remaining)
             }
             Err(failure) => {
                 local.failed(&failure);
-                self.seat = Some(seat);
                 Step::Failed(failure)
             }
         }
     }
 
-    fn win(&mut self, seat: Seat, grant: &Grant, start: Moment) -> Step {
+    /// Nobody else's code runs from here until there is a guard.
+    fn win(&mut self, grant: &Grant) -> Step {
+        let Some(seat) = self.seat.take() else { return Step::TooLate };
         match self.asker.hold(seat.token, grant, self.turn.take()) {
-            Ok(won) => {
-                debug!(
-                    "lock {:?} acquired after {:?}, fence {}",
-                    won.held.key.text,
-                    start.until(Moment::now()),
-                    grant.fence
-                );
-                Step::Won(won)
-            }
+            Ok(won) => Step::Won(won),
             Err(Won { held, turn }) => {
                 self.asker.take_back(&held.token, grant.ghost.unwrap_or(NotAfter::NONE));
                 self.turn = turn;

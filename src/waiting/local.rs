@@ -106,13 +106,12 @@ impl LocalKey {
         })
     }
 
-    /// An attempt had no useful answer. With the first such a patience begins to run, which those who
-    /// wait in the gates do not know of.
+    /// An attempt had no useful answer. With the first such that it sees a waiter's patience begins to
+    /// run, and those who wait in the gates do not look by themselves.
     pub(crate) fn failed(&self, failure: &Failure) {
-        if self.news.failed(failure) {
-            let gates: Vec<_> = self.gates.lock().iter().filter_map(|(_, gate)| gate.upgrade()).collect();
-            gates.iter().for_each(|gate| gate.call());
-        }
+        self.news.failed(failure);
+        let gates: Vec<_> = self.gates.lock().iter().filter_map(|(_, gate)| gate.upgrade()).collect();
+        gates.iter().for_each(|gate| gate.call());
     }
 
     pub(crate) fn hint(&self) -> u64 {
@@ -142,8 +141,8 @@ pub(crate) struct News {
     /// When it was last known that Redis answers usefully: granted, taken, or held here.
     useful: AtomicU64,
     failing: AtomicBool,
-    /// Guards the failure of the last attempt.
-    failure: Mutex<Option<Failure>>,
+    /// Guards the failure of the last attempt, and when it was.
+    failure: Mutex<Option<(Failure, Moment)>>,
 }
 
 impl News {
@@ -160,21 +159,27 @@ impl News {
         self.useful.store(Moment::now().to_bits(), Relaxed);
     }
 
-    /// The last attempt had no useful answer; did the one before have one?
-    fn failed(&self, failure: &Failure) -> bool {
-        *self.failure.lock() = Some(failure.clone());
-        !self.failing.swap(true, Relaxed)
+    /// The last attempt had no useful answer.
+    fn failed(&self, failure: &Failure) {
+        *self.failure.lock() = Some((failure.clone(), Moment::now()));
+        self.failing.store(true, Relaxed);
     }
 
-    /// Why the last attempt had no useful answer, if it had none.
-    pub(crate) fn failure(&self) -> Option<Failure> {
-        if self.failing.load(Relaxed) { self.failure.lock().clone() } else { None }
+    /// Why the last attempt had no useful answer, if it had none, for a waiter that began at `start`: an
+    /// older failure is not its own.
+    pub(crate) fn failure_since(&self, start: Moment) -> Option<Failure> {
+        if !self.failing.load(Relaxed) {
+            return None;
+        }
+        let failure = self.failure.lock();
+        failure.as_ref().filter(|(_, at)| *at >= start).map(|(failure, _)| failure.clone())
     }
 
     /// Since when there was no useful answer, for a waiter that began at `start`; `None` if the last
-    /// one was useful.
+    /// one was useful, or nobody has asked since.
     pub(crate) fn silent_since(&self, start: Moment) -> Option<Moment> {
-        self.failing.load(Relaxed).then(|| start.max(Moment::from_bits(self.useful.load(Relaxed))))
+        self.failure_since(start)?;
+        Some(start.max(Moment::from_bits(self.useful.load(Relaxed))))
     }
 }
 

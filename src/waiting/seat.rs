@@ -25,6 +25,15 @@ pub(crate) struct Said {
 }
 
 impl Seat {
+    /// For an heir that is paced otherwise: it waits no longer than by its own pauses.
+    pub(crate) fn paced_by(mut self, backoff: Backoff) -> Seat {
+        if !self.pauses.are_of(backoff) {
+            self.pauses = Pauses::new(backoff);
+            self.next = self.next.min(Moment::now().after(backoff.cap));
+        }
+        self
+    }
+
     pub(crate) fn new(token: String, backoff: Backoff) -> Seat {
         Seat { token, next: Moment::PAST, pauses: Pauses::new(backoff), ghost: None, said: Said::default() }
     }

@@ -33,6 +33,7 @@ fn worker() {
         "hold and look" => hold_and_look(&url),
         "lock and look" => lock_and_look(&url),
         "many locks" => crate::keeping::many_locks(&url),
+        "panicking logger" => crate::faults::panicking_logger(&url),
         other => panic!("no such task: {other}"),
     }
 }

@@ -167,6 +167,37 @@ fn a_guarded_write_that_arrives_late_is_executed_only_under_its_own_hold() {
 }
 
 #[test]
+fn a_take_back_never_ends_a_hold_that_was_resumed() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let client = ClientOptions::new().io_timeout(Duration::from_millis(400)).open(proxy.url()).unwrap();
+    let options = LockOptions::new().ttl(Duration::from_secs(2));
+    let lock = DistLock::with_options(&client, "k", &options).unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    // Won at the second attempt: what the first may still do is to be taken back.
+    proxy.rule(Way::Reply, Fate::Cut, 1, calls(TRY));
+    let guard = lock.lock().unwrap();
+    let other = LockClient::open(server.url()).unwrap();
+    let theirs = DistLock::with_options(&other, "k", &options).unwrap().resume(guard.token()).unwrap();
+    assert_eq!(guard.extend(Duration::ZERO).unwrap_err().kind(), ErrorKind::Lost);
+    drop(guard);
+    assert!(!theirs.wait_lost_for(Duration::from_secs(3)));
+    theirs.unlock().unwrap();
+}
+
+#[test]
+fn what_redis_said_was_lost_is_not_covered_though_a_late_attempt_took_it_again() {
+    let server = Server::start();
+    let lock = DistLock::new(&LockClient::open(server.url()).unwrap(), "k");
+    let guard = lock.lock().unwrap();
+    let token = guard.token().to_owned();
+    let _: () = server.ask(&["DEL", "k"]);
+    assert_eq!(guard.extend(Duration::ZERO).unwrap_err().kind(), ErrorKind::Lost);
+    let _: () = server.ask(&["SET", "k", &token, "PX", "30000"]);
+    assert_eq!(guard.unlock().unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[test]
 fn a_lease_counts_from_before_its_request_was_sent() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());

@@ -1,6 +1,7 @@
 //! What is promised under faults: lost and late messages, silent and restarted servers, error answers.
 
 mod errors;
+mod foreign_code;
 mod late;
 mod lost;
 mod outage;
@@ -8,3 +9,5 @@ mod release;
 mod renewal;
 mod stale;
 mod told;
+
+pub(crate) use foreign_code::panicking_logger;

@@ -4,6 +4,7 @@ use std::{
     error::Error as _,
     io::Write,
     net::TcpListener,
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
     thread,
     time::{Duration, Instant},
 };
@@ -104,34 +105,35 @@ fn something_else_that_listens_there_is_a_protocol_error_at_once() {
 }
 
 #[test]
-fn a_full_pool_is_exhausted_only_if_the_server_answers() {
+fn a_full_pool_is_exhausted_only_if_the_server_answers_meanwhile() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let io = Duration::from_millis(600);
     let client = ClientOptions::new().io_timeout(io).max_connections(1).open(proxy.url()).unwrap();
-    let brief = LockOptions::new().ttl(Duration::from_millis(200));
-    let (slow, other) = (DistLock::new(&client, "slow"), DistLock::with_options(&client, "other", &brief).unwrap());
+    let lock = |key, ttl| DistLock::with_options(&client, key, &LockOptions::new().ttl(ttl)).unwrap();
+    let (slow, brief) = (DistLock::new(&client, "slow"), Duration::from_millis(300));
+    let (kept, other) = (lock("kept", brief), lock("other", brief));
     other.lock().unwrap().unlock().unwrap();
-    // The only connection is busy with a call whose answer does not come.
-    proxy.rule(Way::Reply, Fate::Hold, usize::MAX, |_| true);
-    let kinds = [ErrorKind::Exhausted, ErrorKind::Unreachable].map(|expected| {
+    // Its renewals are answered, on a connection besides the pool.
+    let guard = kept.lock().unwrap();
+    let waits_for_the_only_connection = || {
         thread::scope(|scope| {
             let held = proxy.held();
             let stuck = scope.spawn(|| slow.try_lock());
             eventually(Duration::from_secs(2), "a held reply", || proxy.held() > held);
-            // Waits for the connection for half its ttl, which is over long before.
+            // For half its ttl, which is over long before.
             let start = Instant::now();
             let error = other.try_lock().unwrap_err();
-            assert!(start.elapsed() < Duration::from_millis(100) + SLACK, "{:?}", start.elapsed());
+            assert!(start.elapsed() < brief / 2 + SLACK, "{:?}", start.elapsed());
             assert_eq!(stuck.join().unwrap().unwrap_err().kind(), ErrorKind::Unreachable);
-            (error.kind(), expected)
+            error.kind()
         })
-    });
-    // The first time the server had answered to all that was asked; the second time it is known to be
-    // silent, and the pool is not what is wrong.
-    for (kind, expected) in kinds {
-        assert_eq!(kind, expected);
-    }
+    };
+    proxy.rule(Way::Reply, Fate::Hold, usize::MAX, |request| contains(request, b"slow"));
+    assert_eq!(waits_for_the_only_connection(), ErrorKind::Exhausted);
+    drop(guard);
+    // A silent server fills every pool: that is not what is wrong.
+    assert_eq!(waits_for_the_only_connection(), ErrorKind::Unreachable);
 }
 
 #[test]
@@ -157,6 +159,59 @@ fn try_lock_for_on_a_pool_that_is_in_use_ends_in_time() {
         }
         stop.interrupt();
     });
+}
+
+#[test]
+fn an_old_failure_refuses_no_new_wait() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let client = ClientOptions::new().io_timeout(Duration::from_secs(5)).open(proxy.url()).unwrap();
+    let options = LockOptions::new().unreachable_after(Duration::ZERO);
+    let lock = DistLock::with_options(&client, "k", &options).unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    proxy.refuse(true);
+    assert_eq!(lock.lock().unwrap_err().kind(), ErrorKind::Unreachable);
+    proxy.refuse(false);
+    proxy.rule(Way::Reply, Fate::Hold, 1, calls(TRY));
+    thread::scope(|scope| {
+        let asking = scope.spawn(|| lock.lock().map(drop));
+        eventually(Duration::from_secs(3), "asking", || proxy.held() == 1);
+        let waiting = scope.spawn(|| lock.lock().map(drop));
+        let brief = lock.try_lock_for(Duration::from_millis(100)).unwrap_err();
+        assert!(brief.is_taken(), "nobody has said otherwise since it began: {brief:?}");
+        assert_eq!(proxy.release(), 1);
+        asking.join().unwrap().unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_unix_socket_that_accepts_nobody_ends_in_time() {
+    let path = std::env::temp_dir().join(format!("distlock-{}-full.sock", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    // Its queue is filled by connections that nobody accepts; the last one waits for ever.
+    let (filled, fill) = (std::sync::Arc::new(AtomicUsize::new(0)), path.clone());
+    let counting = std::sync::Arc::clone(&filled);
+    thread::spawn(move || {
+        let mut open = Vec::new();
+        while let Ok(stream) = std::os::unix::net::UnixStream::connect(&fill) {
+            open.push(stream);
+            counting.fetch_add(1, SeqCst);
+        }
+    });
+    let mut before = usize::MAX;
+    eventually(Duration::from_secs(20), "full", || {
+        thread::sleep(Duration::from_millis(50));
+        let now = filled.load(SeqCst);
+        std::mem::replace(&mut before, now) == now
+    });
+    let lock = DistLock::new(&client(format!("unix://{}", path.display())), "k");
+    for d in [Duration::ZERO, Duration::from_millis(300)] {
+        assert_eq!(ends_in_time(&lock, d).kind(), ErrorKind::Unreachable);
+    }
+    drop(listener);
+    let _ = std::fs::remove_file(&path);
 }
 
 #[test]

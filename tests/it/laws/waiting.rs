@@ -80,6 +80,25 @@ fn far_deadlines_do_not_overflow() {
 }
 
 #[test]
+fn an_heir_waits_by_its_own_backoff() {
+    every_way(|way| {
+        let client = way.client();
+        let lock = |backoff| DistLock::with_options(&client, "k", &LockOptions::new().backoff(backoff)).unwrap();
+        let slow = lock(Backoff::new().spins(0).first_pause(ms(8000)).cap(ms(20_000)));
+        let quick = lock(Backoff::new().cap(ms(5)));
+        way.ask::<()>(&["SET", "k", "somebody", "PX", "60000"]);
+        thread::scope(|scope| {
+            let head = scope.spawn(|| slow.try_lock_for(ms(300)).map(drop));
+            thread::sleep(ms(100));
+            let heir = scope.spawn(|| quick.lock().map(drop));
+            assert!(head.join().unwrap().unwrap_err().is_taken());
+            way.ask::<()>(&["DEL", "k"]);
+            takes(Duration::ZERO, || heir.join().unwrap()).unwrap();
+        });
+    });
+}
+
+#[test]
 fn a_wait_longer_than_the_holders_ttl_goes_on() {
     every_way(|way| {
         let (mine, yours) = (way.lock("k", &LockOptions::new().ttl(ms(300))), way.lock("k", &LockOptions::new()));
