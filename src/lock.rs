@@ -193,7 +193,8 @@ impl DistLock {
     /// Takes over the hold that `token` proves, also another process's or client's, with a new
     /// [fence](DistLockGuard::fence) and this lock's options; the counterpart of
     /// [`into_token`](DistLockGuard::into_token). Blocks for at most one
-    /// [`io_timeout`](crate::ClientOptions::io_timeout).
+    /// [`io_timeout`](crate::ClientOptions::io_timeout), and a few more where a call had no answer and
+    /// must not be executed later.
     ///
     /// # Errors
     ///

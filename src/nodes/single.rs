@@ -5,6 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    thread,
     time::Duration,
 };
 
@@ -20,6 +21,11 @@ use crate::server::{self, Class, Failure, Link, Reply, clock_of, server_clock};
 
 /// Older servers lack what the scripts rely on.
 const OLDEST: (u32, u32) = (6, 2);
+
+const LATE: &str = "every attempt came late by the server's clock";
+
+/// For the server's clock, which is estimated.
+const CLOCK_SLACK: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct Single {
@@ -130,17 +136,27 @@ impl Nodes for Single {
                 Ok(fresh) => not_after = fresh,
             }
         }
-        let text = "every attempt came late by the server's clock";
-        Attempted { outcome: Err(Failure::with_text(Class::Unavailable, text)), ghost }
+        Attempted { outcome: Err(Failure::with_text(Class::Unavailable, LATE)), ghost }
     }
 
     fn resume(&self, key: &Key, token: &str, ttl: u64, io: Duration) -> Result<Option<(u64, Moment)>, Failure> {
-        let sent = Moment::now();
-        let reply = self.ask(key, Verb::Resume { token, ttl }, sent.after(io));
-        Ok(match read(reply.answer, Try::parse)? {
-            Try::Held { fence, .. } => Some((fence, sent)),
-            Try::Taken { .. } | Try::Late { .. } => None,
-        })
+        let mut not_after = self.not_after(Moment::now(), io)?;
+        for _ in 0..3 {
+            let sent = Moment::now();
+            let reply = self.ask(key, Verb::Resume { token, ttl, not_after }, sent.after(io));
+            if reply.ghost {
+                // A copy that is executed after this one would take the hold from the guard of this one.
+                thread::sleep(self.until(NotAfter(not_after)).min(2 * io + CLOCK_SLACK) + CLOCK_SLACK);
+            }
+            match read(reply.answer, Try::parse)? {
+                Try::Held { fence, .. } if !reply.ghost => return Ok(Some((fence, sent))),
+                Try::Held { .. } => not_after = self.not_after(Moment::now(), io)?,
+                // Not gone, but late by a clock that was not known well.
+                Try::Late { clock } if clock > not_after => not_after = server_clock::generous(clock, io),
+                Try::Taken { .. } | Try::Late { .. } => return Ok(None),
+            }
+        }
+        Err(Failure::with_text(Class::Unavailable, LATE))
     }
 
     fn perform(&self, order: &Order<'_>, io: Duration) -> Performed {

@@ -4,6 +4,8 @@
 //! no connection while it sleeps. Whatever way it ends (lock, refusal, panic), its seat goes to the
 //! next thread or is taken back.
 
+use std::cell::RefCell;
+
 use super::asker::{Asker, Refusal, Won};
 use super::gate::{Busy, Refused, Turn};
 use super::head::{Head, Paused, Step};
@@ -85,20 +87,25 @@ impl<'a> Asker<'a> {
             return Ok(turn);
         }
         let _sleeper = self.manner.interrupt.as_ref().map(Interrupt::sleeper);
+        // Why the wait is limited, as of the last look.
+        let silence = RefCell::new(None);
         let limit = |busy| {
             if busy == Some(Busy::Held) {
                 // Like a Mutex: while it is held here, Redis is not asked, and nothing is missing.
                 self.local.news.touch();
                 return deadline.unwrap_or(Moment::NEVER);
             }
-            deadline.unwrap_or_else(|| self.patience_ends(start))
+            deadline.unwrap_or_else(|| {
+                let (ends, failure) = self.patience_ends(start);
+                *silence.borrow_mut() = failure;
+                ends
+            })
         };
         self.gate.enter(&limit, &|| self.is_interrupted()).map_err(|refused| match refused {
             Refused::Interrupted => Refusal::Interrupted,
-            Refused::Limit if deadline.is_some() => self.verdict(start),
-            Refused::Limit => match self.local.news.failure_since(start) {
+            Refused::Limit => match silence.take() {
                 Some(failure) => Refusal::Silent(self.manner.unreachable_after, failure),
-                None => Refusal::Taken,
+                None => self.verdict(start),
             },
         })
     }

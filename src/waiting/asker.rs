@@ -81,16 +81,18 @@ impl Asker<'_> {
         self.local.news.failure_since(start).map_or(Refusal::Taken, Refusal::Failed)
     }
 
-    /// When a waiter that began at `start` gives up, as things stand.
-    pub(super) fn patience_ends(self, start: Moment) -> Moment {
-        let silent = self.local.news.silent_since(start);
-        silent.map_or(Moment::NEVER, |since| since.after(self.manner.unreachable_after))
+    /// When a waiter that began at `start` gives up, as things stand, and for what failure.
+    pub(super) fn patience_ends(self, start: Moment) -> (Moment, Option<Failure>) {
+        match self.local.news.silent_since(start) {
+            Some((since, failure)) => (since.after(self.manner.unreachable_after), Some(failure)),
+            None => (Moment::NEVER, None),
+        }
     }
 
     /// How long there was no useful answer, if that is too long.
     pub(super) fn waited_out(self, start: Moment) -> Option<Duration> {
         let now = Moment::now();
-        let since = self.local.news.silent_since(start)?;
+        let (since, _) = self.local.news.silent_since(start)?;
         (since.after(self.manner.unreachable_after) <= now).then(|| since.until(now))
     }
 

@@ -175,11 +175,11 @@ impl News {
         failure.as_ref().filter(|(_, at)| *at >= start).map(|(failure, _)| failure.clone())
     }
 
-    /// Since when there was no useful answer, for a waiter that began at `start`; `None` if the last
-    /// one was useful, or nobody has asked since.
-    pub(crate) fn silent_since(&self, start: Moment) -> Option<Moment> {
-        self.failure_since(start)?;
-        Some(start.max(Moment::from_bits(self.useful.load(Relaxed))))
+    /// Since when there was no useful answer, for a waiter that began at `start`, and why the last one
+    /// was none; `None` if it was useful, or nobody has asked since.
+    pub(crate) fn silent_since(&self, start: Moment) -> Option<(Moment, Failure)> {
+        let failure = self.failure_since(start)?;
+        Some((start.max(Moment::from_bits(self.useful.load(Relaxed))), failure))
     }
 }
 

@@ -98,6 +98,7 @@ pub(crate) enum Verb<'a> {
     Resume {
         token: &'a str,
         ttl: u64,
+        not_after: u64,
     },
     Release {
         token: &'a str,
@@ -134,7 +135,9 @@ impl Request<'_> {
             Verb::Try { token, ttl, hint, not_after } => {
                 to(&TRY, &[Text(token), Number(ttl), Number(hint), Number(not_after)])
             }
-            Verb::Resume { token, ttl } => to(&TRY, &[Text(token), Number(ttl), Text("-1"), Number(1)]),
+            Verb::Resume { token, ttl, not_after } => {
+                to(&TRY, &[Text(token), Number(ttl), Text("-1"), Number(not_after)])
+            }
             Verb::Release { token } => to(&RELEASE, &[Text(token)]),
             Verb::Leave { token, fence, not_after } => {
                 let mut digits = String::new();

@@ -1,6 +1,7 @@
 -- try: take the lock if it is free; again "held" if it is mine already.
 -- KEYS    lock, fence, queue, waiters
--- ARGV    n, token, ttl ms, hint, not_after µs (0: none)
+-- ARGV    n, token, ttl ms, hint, not_after µs (0: none); a hint of -1 resumes: always a new fence, and
+--         never a lock that is free. A late copy of it must not take the hold from the guard of a retry.
 -- answer  held <fence> <clock> n | taken <pttl> <hands over> <µs> n | late <µs> n
 -- One script, because the look at the owner, the fence and the SET must be one step. The fence is
 -- stored before the lock: scripts do not roll back, and a lock without a fence must not exist.
@@ -27,7 +28,8 @@ if owner and not mine then
   return 'taken ' .. pttl .. ' ' .. hands_over .. ' ' .. clock .. ' ' .. args[1]
 end
 local now, hint, not_after = tonumber(clock), tonumber(args[4]), tonumber(args[5])
-if not mine and not_after > 0 and now > not_after then
+local late = not_after > 0 and now > not_after
+if late and not mine or hint < 0 and (late or not mine) then
   return 'late ' .. clock .. ' ' .. args[1]
 end
 local stored = call('GET', keys[2])

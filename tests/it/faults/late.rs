@@ -186,6 +186,27 @@ fn a_take_back_never_ends_a_hold_that_was_resumed() {
 }
 
 #[test]
+fn a_late_copy_of_a_resume_takes_nothing_from_the_guard_of_its_retry() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let client = client(&proxy);
+    let options = LockOptions::new().ttl(Duration::from_secs(1));
+    let lock = DistLock::with_options(&client, "k", &options).unwrap();
+    // Held up until its caller has given up and asked again; or cut, and sent again by ourselves.
+    for (way, fate) in [(Way::Request, Fate::Hold), (Way::Reply, Fate::Cut)] {
+        let token = lock.lock().unwrap().into_token().unwrap();
+        proxy.rule(way, fate.clone(), 1, calls(TRY));
+        let guard = lock.resume(&token).unwrap_or_else(|e| {
+            assert_eq!(e.kind(), ErrorKind::Unreachable, "{fate:?}: {e:?}");
+            lock.resume(&token).unwrap()
+        });
+        assert_eq!(proxy.release(), usize::from(fate == Fate::Hold));
+        assert!(!guard.wait_lost_for(Duration::from_secs(2)), "{fate:?}");
+        guard.unlock().unwrap();
+    }
+}
+
+#[test]
 fn what_redis_said_was_lost_is_not_covered_though_a_late_attempt_took_it_again() {
     let server = Server::start();
     let lock = DistLock::new(&LockClient::open(server.url()).unwrap(), "k");
