@@ -1,0 +1,90 @@
+-- What scripts see: the functions of `redis`, and globals that cannot be changed. Run once, at start.
+-- Given    command(...): executes one, errors come back as {err = text}; line(): where the script stands;
+--          sha1(text); version
+-- Returns  run(script, keys, args): true and what it returns, or false and {err = text, line = n}
+local command, line, sha1, version = ...
+
+local function refuse()
+  error('Attempt to modify a readonly table', 2)
+end
+
+local function read_only(content, missing)
+  return setmetatable({}, { __index = missing or content, __newindex = refuse, __metatable = false })
+end
+
+-- Numbers as Redis writes them; nothing else is a word of a command.
+local function call(...)
+  local words = { ... }
+  if select('#', ...) == 0 then
+    return { err = 'ERR Please specify at least one argument for this redis lib call' }
+  end
+  for i = 1, select('#', ...) do
+    if type(words[i]) == 'number' then
+      words[i] = string.format('%.17g', words[i])
+    elseif type(words[i]) ~= 'string' then
+      return { err = 'ERR Lua redis lib command arguments must be strings or integers' }
+    end
+  end
+  return command(unpack(words))
+end
+
+local redis = { REDIS_VERSION = version, pcall = call, sha1hex = sha1 }
+
+function redis.call(...)
+  local answer = call(...)
+  if type(answer) == 'table' and answer.err then
+    error(answer)
+  end
+  return answer
+end
+
+function redis.status_reply(text)
+  return { ok = text }
+end
+
+function redis.error_reply(text)
+  local plain = string.gsub(text, '^%-', '')
+  return { err = string.find(plain, ' ', 1, true) and plain or 'ERR ' .. plain }
+end
+
+function redis.log() end
+
+-- What was an error's table is its text for a script that catches it.
+local function catch(...)
+  local outcome = { pcall(...) }
+  if not outcome[1] and type(outcome[2]) == 'table' and type(outcome[2].err) == 'string' then
+    outcome[2] = outcome[2].err
+  end
+  return unpack(outcome, 1, table.maxn(outcome))
+end
+
+local globals = { redis = read_only(redis), pcall = catch, _VERSION = _VERSION }
+for _, name in ipairs({ 'assert', 'error', 'getmetatable', 'ipairs', 'next', 'pairs', 'rawequal', 'rawget', 'select',
+  'setmetatable', 'tonumber', 'tostring', 'type', 'unpack', 'xpcall' }) do
+  globals[name] = _G[name]
+end
+for _, name in ipairs({ 'math', 'string', 'table' }) do
+  globals[name] = read_only(_G[name])
+end
+
+local environment = read_only(globals, function(_, name)
+  local value = globals[name]
+  if value == nil then
+    error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
+  end
+  return value
+end)
+globals._G = environment
+
+local function explain(problem)
+  if type(problem) ~= 'table' then
+    problem = { err = 'ERR ' .. tostring(problem) }
+  end
+  return { err = problem.err, line = line() }
+end
+
+return function(script, keys, args)
+  globals.KEYS, globals.ARGV = keys, args
+  setfenv(script, environment)
+  return xpcall(script, explain)
+end
