@@ -6,7 +6,7 @@
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use distlock::redis::Script;
-use mlua::{Function, Lua, LuaOptions, LuaString, StdLib, Table, Value, Variadic};
+use mlua::{Function, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value, Variadic};
 
 use super::{
     commands::{Outcome, integer},
@@ -32,9 +32,12 @@ impl Scripts {
                 let words: Vec<Word> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
                 to_lua(lua, state.borrow_mut().call(&words).unwrap_or_else(Reply::Error))
             })?;
+            let raising = lua.create_function(raising)?;
+            let raised = lua.create_function(|_, problem: Value| Ok(raised(&problem)))?;
             let line = lua.create_function(|lua, ()| Ok(line(lua)))?;
             let sha1 = lua.create_function(|_, text: LuaString| Ok(digest(&text.as_bytes())))?;
-            lua.load(include_str!("prelude.lua")).set_name("@prelude").call((command, line, sha1, VERSION))
+            let given = (command, raising, raised, line, sha1, VERSION);
+            lua.load(include_str!("prelude.lua")).set_name("@prelude").call(given)
         };
         let options = LuaOptions::new().catch_rust_panics(false);
         let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH, options).expect("safe libraries");
@@ -112,6 +115,26 @@ impl Scripts {
 fn digest(source: &[u8]) -> String {
     // The crate hashes text; a source of other bytes needs only a name of its own.
     Script::new(&String::from_utf8_lossy(source)).get_hash().to_owned()
+}
+
+/// The same function, but an answer that is an error is raised.
+fn raising(lua: &Lua, function: Function) -> mlua::Result<Function> {
+    lua.create_function(move |_, args: MultiValue| {
+        let answer: Value = function.call(args)?;
+        match answer.as_table().map(|table| table.raw_get::<Value>("err")).transpose()? {
+            Some(text @ Value::String(_)) => Err(mlua::Error::RuntimeError(text_of(&text))),
+            _ => Ok(answer),
+        }
+    })
+}
+
+/// The text of what `raising` raised.
+fn raised(problem: &Value) -> Option<String> {
+    let mut error = problem.as_error()?;
+    while let mlua::Error::CallbackError { cause, .. } = error {
+        error = cause;
+    }
+    if let mlua::Error::RuntimeError(text) = error { Some(text.clone()) } else { Some(format!("ERR {error}")) }
 }
 
 /// Where the script stands, called by the prelude from within.

@@ -1,8 +1,9 @@
 -- What scripts see: the functions of `redis`, and globals that cannot be changed. Run once, at start.
--- Given    command(...): executes one, errors come back as {err = text}; line(): where the script stands;
+-- Given    command(...): executes one, errors come back as {err = text}; raising(f): f, but such an answer is
+--          raised; raised(e): the text of what that raised, else nil; line(): where the script stands;
 --          sha1(text); version
 -- Returns  run(script, keys, args): true and what it returns, or false and {err = text, line = n}
-local command, line, sha1, version = ...
+local command, raising, raised, line, sha1, version = ...
 
 local function refuse()
   error('Attempt to modify a readonly table', 2)
@@ -28,15 +29,8 @@ local function call(...)
   return command(unpack(words))
 end
 
-local redis = { REDIS_VERSION = version, pcall = call, sha1hex = sha1 }
-
-function redis.call(...)
-  local answer = call(...)
-  if type(answer) == 'table' and answer.err then
-    error(answer)
-  end
-  return answer
-end
+-- `redis.call` is no Lua function: `return redis.call(…)` would be a tail call, and the script's line lost.
+local redis = { REDIS_VERSION = version, call = raising(call), pcall = call, sha1hex = sha1 }
 
 function redis.status_reply(text)
   return { ok = text }
@@ -49,18 +43,19 @@ end
 
 function redis.log() end
 
--- What was an error's table is its text for a script that catches it.
+-- An error's table is its text for a script that catches it.
 local function catch(...)
   local outcome = { pcall(...) }
-  if not outcome[1] and type(outcome[2]) == 'table' and type(outcome[2].err) == 'string' then
-    outcome[2] = outcome[2].err
+  if not outcome[1] then
+    local problem = outcome[2]
+    outcome[2] = raised(problem) or type(problem) == 'table' and type(problem.err) == 'string' and problem.err or problem
   end
   return unpack(outcome, 1, table.maxn(outcome))
 end
 
 local globals = { redis = read_only(redis), pcall = catch, _VERSION = _VERSION }
 for _, name in ipairs({ 'assert', 'error', 'getmetatable', 'ipairs', 'next', 'pairs', 'rawequal', 'rawget', 'select',
-  'setmetatable', 'tonumber', 'tostring', 'type', 'unpack', 'xpcall' }) do
+  'setmetatable', 'tonumber', 'tostring', 'type', 'unpack' }) do
   globals[name] = _G[name]
 end
 for _, name in ipairs({ 'math', 'string', 'table' }) do
@@ -77,10 +72,8 @@ end)
 globals._G = environment
 
 local function explain(problem)
-  if type(problem) ~= 'table' then
-    problem = { err = 'ERR ' .. tostring(problem) }
-  end
-  return { err = problem.err, line = line() }
+  local text = raised(problem) or type(problem) == 'table' and problem.err or 'ERR ' .. tostring(problem)
+  return { err = text, line = line() }
 end
 
 return function(script, keys, args)

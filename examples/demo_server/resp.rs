@@ -84,7 +84,8 @@ pub(crate) fn read_request(from: &mut impl BufRead) -> io::Result<Option<Vec<Wor
     for _ in 0..count {
         let line = read_line(from)?.ok_or(io::ErrorKind::UnexpectedEof)?;
         if line.first() != Some(&b'$') {
-            return Err(protocol("expected '$'"));
+            let got = line.first().map_or(' ', |byte| char::from(*byte));
+            return Err(protocol(&format!("expected '$', got '{got}'")));
         }
         let length = length(&line[1..], MOST_BYTES, "invalid bulk length")?;
         let mut word = vec![0; length + 2];

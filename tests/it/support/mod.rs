@@ -7,7 +7,7 @@ pub(crate) mod workers;
 
 use std::time::{Duration, Instant};
 
-pub(crate) use proxy::{Fate, Proxy, Way};
+pub(crate) use proxy::{Fate, Proxy, Way, read_message};
 pub(crate) use server::Server;
 
 /// What stalls of a busy machine may add to a time that is promised.

@@ -16,10 +16,11 @@ use distlock::{
 };
 
 use super::{Server, eventually};
+use crate::demo_server::DemoServer;
 
 type Open = fn(&str) -> LockClient;
 
-const WAYS: [(&str, Where, Open); 7] = [
+const WAYS: [(&str, Where, Open); 8] = [
     ("open", Where::Tcp, |url| LockClient::open(url).unwrap()),
     ("one connection", Where::Tcp, |url| ClientOptions::new().max_connections(1).open(url).unwrap()),
     ("password and database", Where::Password, |url| LockClient::open(url).unwrap()),
@@ -27,18 +28,26 @@ const WAYS: [(&str, Where, Open); 7] = [
     ("given pool", Where::Tcp, |url| LockClient::from_pool(pool(plain(url), 4))),
     ("given pool of one", Where::Tcp, |url| LockClient::from_pool(pool(plain(url), 1))),
     ("given pool of wrappers", Where::Tcp, |url| LockClient::from_pool(pool(Wrapping(plain(url)), 4))),
+    ("demo server", Where::Demo, |url| LockClient::open(url).unwrap()),
 ];
 
 enum Where {
     Tcp,
     Password,
     Socket,
+    /// Of the examples: the laws keep it to what a real server does.
+    Demo,
+}
+
+/// Ends with the value.
+enum Running {
+    Real { _server: Server },
+    Demo { _server: DemoServer },
 }
 
 /// One way of building a client, with its server.
 pub(crate) struct Way {
-    /// Ends with the value.
-    _server: Server,
+    _running: Running,
     url: String,
     socket: Option<PathBuf>,
     open: Open,
@@ -63,22 +72,29 @@ pub(crate) fn every_way(law: impl Fn(&Way) + Sync) {
 
 impl Way {
     fn at(place: &Where, open: Open) -> Way {
+        let real = |server: Server, url, socket| Way { _running: Running::Real { _server: server }, url, socket, open };
         match place {
             Where::Tcp => {
                 let server = Server::start();
-                Way { url: server.url(), _server: server, socket: None, open }
+                let url = server.url();
+                real(server, url, None)
             }
             Where::Password => {
                 let server = Server::with(&["--requirepass", "s3cret"]);
                 let url = format!("redis://:s3cret@127.0.0.1:{}/3", server.port());
-                Way { url, _server: server, socket: None, open }
+                real(server, url, None)
             }
             Where::Socket => {
                 let path = socket_path();
                 let text = path.to_str().expect("a path in UTF-8");
                 let server = Server::with(&["--unixsocket", text]);
                 eventually(Duration::from_secs(5), "the socket is there", || UnixStream::connect(&path).is_ok());
-                Way { url: format!("unix://{text}"), _server: server, socket: Some(path), open }
+                let url = format!("unix://{text}");
+                real(server, url, Some(path))
+            }
+            Where::Demo => {
+                let server = DemoServer::start().expect("a free port");
+                Way { url: server.url(), _running: Running::Demo { _server: server }, socket: None, open }
             }
         }
     }
