@@ -2,8 +2,8 @@
 //! `cargo run --example worker_pool`.
 //!
 //! A lock a job: whoever gets it looks whether the job is still open, does it, and marks it as done
-//! with the fence of the hold. Uses `REDIS_URL` if it is set, else a private server from PATH, else a demo
-//! server in the first process.
+//! with the fence of the hold. Uses `REDIS_URL` if it is set, else a private server from PATH, else a
+//! demo server in the first process.
 
 mod server;
 

@@ -67,18 +67,22 @@ impl Drop for DemoServer {
 }
 
 fn accept(listener: &TcpListener, events: &SyncSender<Event>) {
-    for (id, stream) in (1..).zip(listener.incoming().flatten()) {
+    for (id, stream) in (1..).zip(listener.incoming()) {
+        let Ok(stream) = stream else {
+            // No file descriptor is free; one will be.
+            thread::sleep(Duration::from_millis(10));
+            continue;
+        };
         let _ = stream.set_nodelay(true);
         let _ = stream.set_write_timeout(Some(WRITE_TIMEOUT));
         let Ok(writing) = stream.try_clone() else { continue };
         if events.send(Event::Opened(id, writing)).is_err() {
             return;
         }
-        let events = events.clone();
-        // No thread to be had: the connection is refused.
         let reader = thread::Builder::new().name(format!("demo-client-{id}"));
         let own = events.clone();
         if reader.spawn(move || read(id, stream, &own)).is_err() {
+            // No thread to be had: the connection is refused.
             let _ = events.send(Event::Closed(id));
         }
     }

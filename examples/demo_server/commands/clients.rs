@@ -8,8 +8,13 @@ use super::super::{
 };
 use super::{Command, Outcome, client, data, integer, is, keys::matches, syntax, text, wrong_count};
 
-pub(super) const COMMANDS: [Command; 20] = [
+pub(super) const COMMANDS: [Command; 18] = [
     data("time", 1, time),
+    // There is one database.
+    data("select", 2, |_, words| match integer(&words[1])? {
+        0 => Ok(Reply::ok()),
+        _ => Err("ERR DB index is out of range".to_owned()),
+    }),
     data("ping", -1, ping),
     data("echo", 2, |_, words| Ok(Reply::bulk(&words[1]))),
     data("publish", 3, |state, words| Ok(Reply::count(state.publish(&words[1], &words[2])))),
@@ -18,16 +23,10 @@ pub(super) const COMMANDS: [Command; 20] = [
         Ok(Reply::Array(counts.collect()))
     }),
     data("pubsub|channels", -2, channels),
-    data("pubsub|numpat", 2, |_, _| Ok(Reply::Int(0))),
     data("info", -1, info),
     client("subscribe", -2, subscribe),
     client("unsubscribe", -1, unsubscribe),
     client("auth", -2, auth),
-    // The one database.
-    data("select", 2, |_, words| match integer(&words[1])? {
-        0 => Ok(Reply::ok()),
-        _ => Err("ERR DB index is out of range".to_owned()),
-    }),
     client("quit", -1, |state, _| {
         state.end_after_reply(state.current);
         Ok(Reply::ok())
@@ -42,7 +41,6 @@ pub(super) const COMMANDS: [Command; 20] = [
     client("client|setinfo", 4, |_, _| Ok(Reply::ok())),
     client("client|list", -2, list),
     client("client|kill", -4, kill),
-    client("client|no-evict", 3, |_, _| Ok(Reply::ok())),
 ];
 
 fn time(_: &mut State, _: &[Word]) -> Outcome {

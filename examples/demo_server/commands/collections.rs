@@ -9,7 +9,7 @@ use super::super::{
 };
 use super::{Command, Outcome, data, is, positive, range, syntax, wrong_count};
 
-pub(super) const COMMANDS: [Command; 27] = [
+pub(super) const COMMANDS: [Command; 23] = [
     data("lpush", -3, |state, words| push(state, words, List::push_front)),
     data("rpush", -3, |state, words| push(state, words, List::push_back)),
     data("lpop", -2, |state, words| pop(state, words, List::pop_front)),
@@ -19,13 +19,6 @@ pub(super) const COMMANDS: [Command; 27] = [
     }),
     data("lrange", 4, lrange),
     data("sadd", -3, sadd),
-    data("scard", 2, |state, words| {
-        Ok(Reply::count(state.keyspace.find::<Set>(&words[1])?.map_or(0, |set| set.len())))
-    }),
-    data("sismember", 3, |state, words| {
-        let set = state.keyspace.find::<Set>(&words[1])?;
-        Ok(Reply::Int(set.is_some_and(|set| set.contains(&words[2])).into()))
-    }),
     data("hset", -4, hset),
     data("hget", 3, |state, words| {
         Ok(Reply::or_nil(hash(state, words)?.iter().find(|(field, _)| *field == words[2]).map(|(_, value)| value)))
@@ -36,7 +29,6 @@ pub(super) const COMMANDS: [Command; 27] = [
         Ok(Reply::Int(there.into()))
     }),
     data("hlen", 2, |state, words| Ok(Reply::count(hash(state, words)?.len()))),
-    data("hkeys", 2, |state, words| Ok(Reply::bulks(hash(state, words)?.iter().map(|(field, _)| field)))),
     data("hvals", 2, |state, words| Ok(Reply::bulks(hash(state, words)?.iter().map(|(_, value)| value)))),
     data("hgetall", 2, |state, words| {
         Ok(Reply::bulks(hash(state, words)?.iter().flat_map(|(field, value)| [field, value])))
@@ -53,7 +45,6 @@ pub(super) const COMMANDS: [Command; 27] = [
         Ok(place.map_or(Reply::Nil, Reply::count))
     }),
     data("zrange", -4, zrange),
-    data("zrevrange", -4, zrange),
     data("zpopmin", -2, zpopmin),
     data("xadd", -5, xadd),
     data("xlen", 2, |state, words| {
@@ -190,11 +181,11 @@ fn pairs<'a>(items: impl Iterator<Item = &'a (f64, Word)>, with_scores: bool) ->
 
 /// By rank only.
 fn zrange(state: &mut State, words: &[Word]) -> Outcome {
-    let (mut backwards, mut with_scores) = (is(&words[0], "zrevrange"), false);
+    let (mut backwards, mut with_scores) = (false, false);
     for option in &words[4..] {
         match option {
             word if is(word, "withscores") => with_scores = true,
-            word if is(word, "rev") && is(&words[0], "zrange") => backwards = true,
+            word if is(word, "rev") => backwards = true,
             _ => return syntax(),
         }
     }

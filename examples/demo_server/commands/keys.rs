@@ -6,9 +6,8 @@ use super::super::{
 };
 use super::{Command, Outcome, data, integer, is, strings::deadline, syntax, text};
 
-pub(super) const COMMANDS: [Command; 15] = [
+pub(super) const COMMANDS: [Command; 13] = [
     data("del", -2, |state, words| count(words, |key| state.keyspace.remove(key))),
-    data("unlink", -2, |state, words| count(words, |key| state.keyspace.remove(key))),
     data("exists", -2, |state, words| count(words, |key| state.keyspace.holds(key))),
     data("type", 2, |state, words| Ok(Reply::Status(state.keyspace.type_of(&words[1]).to_owned()))),
     data("rename", 3, rename),
@@ -27,7 +26,6 @@ pub(super) const COMMANDS: [Command; 15] = [
     data("keys", 2, |state, words| Ok(Reply::bulks(state.keyspace.keys().filter(|key| matches(&words[1], key))))),
     data("dbsize", 1, |state, _| Ok(Reply::count(state.keyspace.keys().count()))),
     data("flushall", -1, flush),
-    data("flushdb", -1, flush),
 ];
 
 fn count(words: &[Word], mut is_one: impl FnMut(&[u8]) -> bool) -> Outcome {
