@@ -73,6 +73,13 @@ fn commands_of_scripts_answer_as_in_redis() {
         "return redis.call('ECHO', 'x')",
         "return #redis.call('TIME')",
         "return redis.call('TYPE', KEYS[2]).ok",
+        "redis.call('ZADD', 'q', 'NX', 2, 'b')
+         redis.call('ZADD', 'q', 'NX', 1, 'a')
+         redis.call('HSET', 'w', 'b', '1764547200000 4 channel')
+         local head = redis.call('ZPOPMIN', 'q')
+         return {head, redis.call('HGET', 'w', head[1]), redis.call('HDEL', 'w', head[1], 'b'),
+             redis.call('PUBSUB', 'NUMSUB', 'channel'), redis.call('PUBLISH', 'channel', 'm'),
+             redis.call('ZRANK', 'q', 'b'), redis.call('PEXPIRE', 'q', 10000), redis.call('EXISTS', 'w')}",
     ]);
 }
 
