@@ -1,9 +1,8 @@
 -- What scripts see: the functions of `redis`, and globals that cannot be changed. Run once, at start.
 -- Given    command(...): executes one, errors come back as {err = text}; raising(f): f, but such an answer is
---          raised; raised(e): the text of what that raised, else nil; line(): where the script stands;
---          sha1(text); version
+--          raised; raised(e): the text of what that raised, else nil; line(): where the script stands; version
 -- Returns  run(script, keys, args): true and what it returns, or false and {err = text, line = n}
-local command, raising, raised, line, sha1, version = ...
+local command, raising, raised, line, version = ...
 
 local function refuse()
   error('Attempt to modify a readonly table', 2)
@@ -30,7 +29,7 @@ local function call(...)
 end
 
 -- `redis.call` is no Lua function: `return redis.call(…)` would be a tail call, and the script's line lost.
-local redis = { REDIS_VERSION = version, call = raising(call), pcall = call, sha1hex = sha1 }
+local redis = { REDIS_VERSION = version, call = raising(call), pcall = call }
 
 function redis.status_reply(text)
   return { ok = text }
@@ -43,12 +42,16 @@ end
 
 function redis.log() end
 
--- An error's table is its text for a script that catches it.
+-- The text of an error, if it is one of redis.call or {err = text}.
+local function text_of(problem)
+  return raised(problem) or type(problem) == 'table' and problem.err
+end
+
+-- A script that catches such an error gets its text.
 local function catch(...)
   local outcome = { pcall(...) }
   if not outcome[1] then
-    local problem = outcome[2]
-    outcome[2] = raised(problem) or type(problem) == 'table' and type(problem.err) == 'string' and problem.err or problem
+    outcome[2] = text_of(outcome[2]) or outcome[2]
   end
   return unpack(outcome, 1, table.maxn(outcome))
 end
@@ -72,8 +75,7 @@ end)
 globals._G = environment
 
 local function explain(problem)
-  local text = raised(problem) or type(problem) == 'table' and problem.err or 'ERR ' .. tostring(problem)
-  return { err = text, line = line() }
+  return { err = text_of(problem) or 'ERR ' .. tostring(problem), line = line() }
 end
 
 return function(script, keys, args)

@@ -1,7 +1,8 @@
 //! The demo server of the examples answers as a real server does, byte for byte: what is sent to both
-//! stands in the tables of `commands` and `scripts`.
+//! stands in the tables of `commands`, `connections` and `scripts`.
 
 mod commands;
+mod connections;
 mod scripts;
 
 use std::{
