@@ -11,7 +11,7 @@ use redis::{ConnectionLike, IntoConnectionInfo};
 
 use crate::error::{self, Error, ErrorKind, Result};
 use crate::keeping::Keeper;
-use crate::nodes::Single;
+use crate::nodes::{Nodes, Single};
 use crate::options::between;
 use crate::server::{Address, Given, Link, Pool};
 use crate::waiting::Locals;
@@ -96,7 +96,11 @@ impl LockClient {
     }
 
     fn new(name: &str, link: Arc<dyn Link>, io_timeout: Duration) -> LockClient {
-        let keeper = Keeper::new(name, Arc::new(Single::new(link)), io_timeout);
+        LockClient::of(name, Arc::new(Single::new(link)), io_timeout)
+    }
+
+    pub(crate) fn of(name: &str, nodes: Arc<dyn Nodes>, io_timeout: Duration) -> LockClient {
+        let keeper = Keeper::new(name, nodes, io_timeout);
         LockClient { keeper: Arc::new(keeper), locals: Arc::new(Locals::new()) }
     }
 }

@@ -3,7 +3,8 @@
 use std::{error::Error as StdError, fmt, sync::Arc};
 
 use crate::keeping::LostReason;
-use crate::server::{Class, Failure};
+use crate::nodes::Unwritten;
+use crate::server::{Cause, Class, Failure};
 use crate::waiting::Refusal;
 
 /// A result whose error is an [`Error`], if no other is named.
@@ -41,9 +42,11 @@ pub enum ErrorKind {
     Unavailable,
     /// Redis refuses the credentials, or the user lacks a right: fix the set-up.
     Denied,
-    /// The key holds something that is no lock: fix the key.
+    /// The key holds something that is no lock, or a command of a guarded write met a key of another
+    /// type: fix the key.
     WrongType,
-    /// An option, an address or a key that cannot work: fix it. The text names the value and the limit.
+    /// An option, an address, a key, or a command of a guarded write that cannot work: fix it. The text
+    /// names the value and the limit, or the cause what Redis said.
     InvalidOption,
     /// An answer that Redis does not give: something else listens there, a proxy, or a bug.
     Protocol,
@@ -70,6 +73,17 @@ impl Error {
 
     pub(crate) fn invalid(text: String) -> Error {
         Error::new(ErrorKind::InvalidOption, text, None)
+    }
+
+    /// A fence gate has seen a higher fence.
+    pub(crate) fn stale(gate: impl fmt::Display, fence: u64, seen: u64) -> Error {
+        let text = format!("fence {fence} is too late at {gate}, which has seen {seen}: its lock was lost");
+        Error::new(ErrorKind::Lost, text, None)
+    }
+
+    /// A condition answered what it cannot.
+    pub(crate) fn strange(place: impl fmt::Display, answer: &impl fmt::Debug) -> Error {
+        Error::new(ErrorKind::Protocol, format!("a write {place} was answered with {answer:?}"), None)
     }
 
     pub(crate) fn caused(kind: ErrorKind, text: String, cause: impl StdError + Send + Sync + 'static) -> Error {
@@ -133,6 +147,41 @@ impl fmt::Display for About<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "lock {:?} on {:?}", self.key, self.client)
     }
+}
+
+/// Why a guarded write has no answer for its user, other than that it was refused. `place` is where it
+/// should have been written.
+pub(crate) fn of_write(place: impl fmt::Display, unwritten: Unwritten) -> Error {
+    let Unwritten { failure, ghost } = unwritten;
+    if failure.is_server_answer() {
+        return of_answer(place, failure);
+    }
+    let text = if ghost {
+        format!("no answer to a write {place}: it may have been executed, or may yet be")
+    } else {
+        format!("cannot write {place}")
+    };
+    Error::new(kind_of(failure.class), text, cause_of(failure))
+}
+
+/// What the redis crate made of the answers to a guarded write.
+pub(crate) fn of_answers(place: impl fmt::Display, e: redis::RedisError) -> Error {
+    if let Some(first) = e.clone().into_server_errors().and_then(|errors| Some(errors.first()?.1.clone())) {
+        // What to do is said by the first; the cause shows all.
+        let class = Failure::from_server(first).class;
+        return of_answer(place, Failure { class, cause: Some(Cause::Redis(e)) });
+    }
+    let text = format!("a write {place} was executed, and its answer is not of the type that was asked for");
+    Error::new(ErrorKind::InvalidOption, text, Some(Box::new(Cause::Redis(e))))
+}
+
+/// Redis refused a command: what it says of an ordinary one means that the command cannot work.
+fn of_answer(place: impl fmt::Display, failure: Failure) -> Error {
+    let kind = match kind_of(failure.class) {
+        ErrorKind::Protocol => ErrorKind::InvalidOption,
+        kind => kind,
+    };
+    Error::new(kind, format!("a write {place} was refused or failed"), cause_of(failure))
 }
 
 /// An error about a deployment as a whole.

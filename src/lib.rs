@@ -23,7 +23,7 @@
 //! - [`LockClient`]: a deployment, made once a process; [`ClientOptions`] for its limits.
 //! - [`DistLock`]: a lock for one key; [`LockOptions`] says how long a crashed holder blocks others,
 //!   how it is renewed, and how it waits.
-//! - [`DistLockGuard`]: a held lock.
+//! - [`DistLockGuard`]: a held lock. [`FenceGate`]: the protected side of its fence, for data in Redis.
 //! - [`Error`] with its [`ErrorKind`]: what to do. Somebody else having the lock is an error, too, as
 //!   with [`std::sync::Mutex::try_lock`]; [`OptionalExt::optional`] makes an `Option` of it.
 //! - [`Interrupt`]: ends waits from another thread.
@@ -42,6 +42,9 @@
 //! - [`unlock`](DistLockGuard::unlock) is an error if the section was not covered to its end.
 //! - The [fence](DistLockGuard::fence) orders what the lease cannot: a resource that refuses numbers
 //!   lower than the highest it has seen is never written by a holder that came too late.
+//! - For data in Redis the write itself is guarded: [`query`](DistLockGuard::query) and
+//!   [`invoke`](DistLockGuard::invoke) run only while the lock is held, in one step; a [`FenceGate`] lets
+//!   only the newest holder write.
 //!
 //! # What it is not
 //!
@@ -53,6 +56,8 @@
 //!
 //! - `tls-rustls`, `tls-native-tls`: TLS for `rediss://` addresses, passed through to the redis crate.
 //!   With rustls the application picks the crypto provider.
+//! - `testing`: the module `testing` with a [`LockClient`] without Redis, for the unit tests of what
+//!   uses locks. For `[dev-dependencies]`.
 //!
 //! # Logging
 //!
@@ -66,17 +71,22 @@ mod clock;
 mod decimal;
 mod error;
 mod fence;
+mod fence_gate;
+mod guarded;
 mod keeping;
 mod lock;
 mod nodes;
 mod options;
 mod server;
 mod sync;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod token;
 mod waiting;
 
 pub use client::{ClientOptions, LockClient};
 pub use error::{Error, ErrorKind, OptionalExt, Result};
+pub use fence_gate::FenceGate;
 pub use keeping::{Lost, LostReason, Renew};
 pub use lock::{DistLock, DistLockGuard, Holder};
 pub use options::LockOptions;

@@ -1,6 +1,7 @@
 //! The lock and its guard: the public face of acquiring, keeping and releasing.
 
 mod guard;
+mod guarded;
 
 use std::{
     fmt,

@@ -248,3 +248,10 @@ impl Held {
         now.after(self.terms.retry_pause(failures)).min(self.valid())
     }
 }
+
+#[cfg(feature = "testing")]
+impl crate::nodes::Lapse for Held {
+    fn lapse(&self) {
+        self.lose(Some(LostReason::Expired));
+    }
+}

@@ -63,6 +63,8 @@ impl Keeper {
     pub(crate) fn keep(&self, held: &Arc<Held>) {
         self.watchdog.keep(held);
         self.notifier.watch(held);
+        #[cfg(feature = "testing")]
+        self.nodes.kept(&held.key, &held.token, Arc::<Held>::downgrade(held));
     }
 
     /// How long one call for a lock on these terms may take: a stall costs a retry, not the lease.

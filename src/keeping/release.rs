@@ -13,7 +13,7 @@ use crate::server::{Class, Failure};
 pub(crate) enum Ended {
     /// The key was ours up to the release.
     Covered,
-    /// Redis could not be asked; the lease is good by the clock, and the release goes on.
+    /// Redis could not be asked; the lease was good by the clock, and the release goes on.
     Later(Failure),
     Lost(LostReason),
 }
@@ -21,6 +21,8 @@ pub(crate) enum Ended {
 impl Keeper {
     /// Releases a hold that nobody uses any more, for one I/O timeout at most. Renewal ends first.
     pub(crate) fn release(&self, held: &Held) -> Ended {
+        // The section ends here: whether it was covered does not depend on how long the release takes.
+        let covered = held.is_valid();
         held.close();
         self.watchdog.forget(held);
         self.notifier.forget(held);
@@ -31,7 +33,7 @@ impl Keeper {
         }
         if self.nodes.is_down() {
             // Known already: a hundred guards must not wait out a hundred timeouts.
-            return self.release_later(held, Failure::new(Class::Unreachable));
+            return self.release_later(held, covered, Failure::new(Class::Unreachable));
         }
         let Performed { verdict, ghost } = self.release_now(held);
         match verdict {
@@ -39,7 +41,7 @@ impl Keeper {
                 self.leave_after(held);
                 judge(held, verdict, ghost)
             }
-            Err(failure) => self.release_later(held, failure),
+            Err(failure) => self.release_later(held, covered, failure),
         }
     }
 
@@ -57,9 +59,7 @@ impl Keeper {
         }
     }
 
-    fn release_later(&self, held: &Held, failure: Failure) -> Ended {
-        // Before the errand runs, which may end the lease.
-        let covered = held.is_valid();
+    fn release_later(&self, held: &Held, covered: bool, failure: Failure) -> Ended {
         self.watchdog.run(Errand::release(held));
         if covered { Ended::Later(failure) } else { Ended::Lost(held.loss().unwrap_or(LostReason::Expired)) }
     }

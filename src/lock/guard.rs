@@ -28,9 +28,9 @@ use crate::waiting::{LocalKey, Seat, Turn, Won};
 /// lock was lost, Drop can only log.
 #[must_use = "if it is not bound to a name, the lock is released at once"]
 pub struct DistLockGuard {
-    keeper: Arc<Keeper>,
+    pub(super) keeper: Arc<Keeper>,
     local: Arc<LocalKey>,
-    held: Arc<Held>,
+    pub(super) held: Arc<Held>,
     turn: Option<Turn<Seat>>,
     /// Released, or given away: Drop has nothing to do.
     ended: bool,
@@ -98,8 +98,8 @@ impl DistLockGuard {
     }
 
     /// Releases the lock and says whether the section was covered: `Ok` means that the lock was held up
-    /// to here. That is also so when Redis could not be reached and the lease was still good: the
-    /// release then goes on in the background. Blocks for at most one
+    /// to here. That is also so when Redis could not be reached and the lease was good when this was
+    /// called: the release then goes on in the background. Blocks for at most one
     /// [`io_timeout`](crate::ClientOptions::io_timeout).
     ///
     /// # Errors
@@ -164,12 +164,17 @@ impl DistLockGuard {
             Ok(_) => LostReason::Taken,
             Err(failure) => return Err(self.about().failed(doing, failure)),
         };
+        Err(self.found_lost(loss))
+    }
+
+    /// Redis says that the hold is over.
+    pub(super) fn found_lost(&self, loss: LostReason) -> Error {
         self.held.lose(Some(loss));
-        Err(self.about().lost(self.held.loss().unwrap_or(loss)))
+        self.about().lost(self.held.loss().unwrap_or(loss))
     }
 
     /// A lost hold does not come back, and a forked child has none.
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         if self.keeper.is_inherited() {
             return Err(self.about().inherited());
         }
@@ -208,7 +213,7 @@ impl DistLockGuard {
         ended
     }
 
-    fn about(&self) -> About<'_> {
+    pub(super) fn about(&self) -> About<'_> {
         About { key: &self.held.key.text, client: &self.keeper.name }
     }
 }

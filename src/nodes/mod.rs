@@ -3,14 +3,21 @@
 //! Times are local: `sent` is when the call that won was sent, and a lease counts from there. Which
 //! script says what, and what an error text means, stays below.
 
+#[cfg(feature = "testing")]
+mod fake;
 mod single;
 
+#[cfg(feature = "testing")]
+use std::sync::Weak;
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::clock::Moment;
 use crate::server::Failure;
 use crate::server::script::{Names, RESERVED};
 
+pub(crate) use crate::server::script::{Condition, Writes, Written};
+#[cfg(feature = "testing")]
+pub(crate) use fake::Fake;
 pub(crate) use single::Single;
 
 /// A lock's key, with the names of everything it has in Redis.
@@ -23,6 +30,11 @@ pub(crate) struct Key {
 impl Key {
     pub(crate) fn new(text: &str) -> Key {
         Key { text: text.into(), names: Names::new(text) }
+    }
+
+    /// The condition that the lock is still the lease of this token and fence.
+    pub(crate) fn is_of<'a>(&'a self, token: &'a str, fence: u64) -> Condition<'a> {
+        Condition::Mine { names: &self.names, token, fence }
     }
 
     /// The beginning of `text` that makes it some lock's bookkeeping, which cannot be locked.
@@ -117,6 +129,14 @@ pub(crate) struct Performed {
     pub(crate) ghost: bool,
 }
 
+/// A guarded write without an answer.
+#[derive(Debug)]
+pub(crate) struct Unwritten {
+    pub(crate) failure: Failure,
+    /// It may have been executed, or may yet be.
+    pub(crate) ghost: bool,
+}
+
 /// Who has a lock.
 #[derive(Debug)]
 pub(crate) struct Owner {
@@ -141,6 +161,9 @@ pub(crate) trait Nodes: Send + Sync + fmt::Debug {
     /// Frees a lock, whoever owns it; was there one?
     fn force(&self, key: &Key, io: Duration) -> Result<bool, Failure>;
 
+    /// Runs what the user wants to run if the condition holds, in one step, and at most once.
+    fn write(&self, condition: Condition<'_>, writes: &Writes<'_>, io: Duration) -> Result<Written, Unwritten>;
+
     fn owner(&self, key: &Key, io: Duration) -> Result<Option<Owner>, Failure>;
 
     /// Asks for everything that a lock needs: address, credentials, rights, version.
@@ -151,4 +174,14 @@ pub(crate) trait Nodes: Send + Sync + fmt::Debug {
 
     /// How long until the servers' clocks have passed `not_after`.
     fn until(&self, not_after: NotAfter) -> Duration;
+
+    /// From now on there is a hold of this token. A server has no use for that.
+    #[cfg(feature = "testing")]
+    fn kept(&self, _key: &Key, _token: &str, _hold: Weak<dyn Lapse>) {}
+}
+
+/// A hold whose deployment can have it know that its lease is over.
+#[cfg(feature = "testing")]
+pub(crate) trait Lapse: Send + Sync {
+    fn lapse(&self);
 }

@@ -10,9 +10,12 @@ use std::{
 
 use redis::Value;
 
-use super::{Attempt, Attempted, Key, Nodes, NotAfter, Order, Outcome, Owner, Performed, Verdict};
+use super::{
+    Attempt, Attempted, Condition, Key, Nodes, NotAfter, Order, Outcome, Owner, Performed, Unwritten, Verdict, Writes,
+    Written,
+};
 use crate::clock::Moment;
-use crate::server::script::{Left, Released, Renewed, Request, Try, Verb, without_number};
+use crate::server::script::{Guarded, Left, Released, Renewed, Request, Try, Verb, without_number};
 use crate::server::{self, Class, Failure, Link, Reply, clock_of, server_clock};
 
 /// Older servers lack what the scripts rely on.
@@ -160,6 +163,14 @@ impl Nodes for Single {
     fn force(&self, key: &Key, io: Duration) -> Result<bool, Failure> {
         let reply = self.ask(key, Verb::Force, Moment::now().after(io));
         Ok(read(reply.answer, Released::parse)? == Released::Freed)
+    }
+
+    fn write(&self, condition: Condition<'_>, writes: &Writes<'_>, io: Duration) -> Result<Written, Unwritten> {
+        let write = Guarded::new(condition, writes);
+        let n = self.numbers.fetch_add(1, Relaxed);
+        let Reply { answer, ghost, .. } = server::write(&*self.link, &write, n, Moment::now().after(io));
+        let answer = answer.map_err(|failure| Unwritten { failure, ghost })?;
+        write.read(answer).map_err(|other| Unwritten { failure: nonsense(&other), ghost: true })
     }
 
     fn owner(&self, key: &Key, io: Duration) -> Result<Option<Owner>, Failure> {

@@ -64,6 +64,12 @@ where
         again
     }
 
+    fn call_once(&self, command: &Command, until: Moment) -> Reply {
+        let reply = self.once(command, until);
+        self.health.note(&reply.answer, reply.at);
+        reply
+    }
+
     fn call_all(&self, commands: &[Command], until: Moment) -> Vec<Reply> {
         let limit = Moment::now().until(until);
         let mut connection = match self.check_out(until) {

@@ -38,6 +38,10 @@ pub(crate) trait Link: Send + Sync + fmt::Debug {
     /// waited turns out to be broken. On connections of our own it ends by `until`.
     fn call(&self, command: &Command, until: Moment) -> Reply;
 
+    /// One command that must not be executed twice: it is sent once, on a connection that is known to
+    /// be open.
+    fn call_once(&self, command: &Command, until: Moment) -> Reply;
+
     /// Many commands, on a connection that callers do not compete for where there is one. The answers
     /// are in the order of the commands; one bad answer disturbs no other.
     fn call_all(&self, commands: &[Command], until: Moment) -> Vec<Reply>;

@@ -7,6 +7,7 @@ mod failure;
 mod given;
 mod handshake;
 mod health;
+mod intercept;
 mod link;
 mod lookup;
 mod pool;
@@ -18,11 +19,12 @@ mod slot;
 use redis::Value;
 
 use crate::clock::Moment;
-use script::{How, Request};
+use script::{Guarded, How, Request};
 
-pub(crate) use failure::{Class, Failure};
+pub(crate) use failure::{Cause, Class, Failure};
 pub(crate) use given::Given;
 pub(crate) use handshake::{Address, clock_of};
+pub(crate) use intercept::Intercept;
 pub(crate) use link::{Link, Reply};
 pub(crate) use pool::Pool;
 
@@ -33,6 +35,13 @@ pub(crate) fn ask(link: &dyn Link, request: &Request<'_>, until: Moment) -> Repl
         return reply;
     }
     link.call(&request.pack(How::Source), until).after(reply)
+}
+
+/// Runs a guarded write, once.
+pub(crate) fn write(link: &dyn Link, write: &Guarded<'_>, n: u64, until: Moment) -> Reply {
+    let reply = link.call_once(&write.pack(How::Hash, n), until);
+    // Not known, so not executed.
+    if reply.is_no_script() { link.call_once(&write.pack(How::Source, n), until) } else { reply }
 }
 
 /// Runs many scripts in one batch under one deadline; the answers are each request's own. Scripts that

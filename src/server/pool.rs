@@ -28,6 +28,9 @@ use crate::clock::Moment;
 /// Connections that nobody used for so long are closed.
 const IDLE: Duration = Duration::from_secs(60);
 
+/// A connection that was used so shortly before is taken to be open.
+const FRESH: Duration = Duration::from_secs(1);
+
 pub(crate) struct Pool {
     address: Address,
     slots: r2d2::Pool<Slots>,
@@ -117,7 +120,7 @@ impl Link for Pool {
     fn call(&self, command: &Command, until: Moment) -> Reply {
         let mut slot = match self.check_out(until) {
             Ok(slot) => slot,
-            Err(failure) => return Reply { answer: Err(failure), ghost: false, at: Moment::now() },
+            Err(failure) => return unsent(failure),
         };
         let first = self.exchange(&mut slot, command, until);
         if !first.is_stale() {
@@ -125,6 +128,18 @@ impl Link for Pool {
         }
         let again = self.exchange(&mut slot, command, until).into_reply();
         again.after(first.into_reply())
+    }
+
+    fn call_once(&self, command: &Command, until: Moment) -> Reply {
+        let mut slot = match self.check_out(until) {
+            Ok(slot) => slot,
+            Err(failure) => return unsent(failure),
+        };
+        if slot.has_waited_for(FRESH) {
+            // If it was closed meanwhile it leaves the slot, and another is connected.
+            self.exchange(&mut slot, &Command::plain(&["PING"]), until);
+        }
+        self.exchange(&mut slot, command, until).into_reply()
     }
 
     fn call_all(&self, commands: &[Command], until: Moment) -> Vec<Reply> {
@@ -151,6 +166,10 @@ impl Link for Pool {
     fn health(&self) -> &Health {
         &self.health
     }
+}
+
+fn unsent(failure: Failure) -> Reply {
+    Reply { answer: Err(failure), ghost: false, at: Moment::now() }
 }
 
 impl Exchanged {
@@ -191,5 +210,45 @@ impl r2d2::ManageConnection for Slots {
 
     fn has_broken(&self, _: &mut Slot) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+#[path = "../../tests/it/support/server.rs"]
+#[allow(dead_code, reason = "the server of the integration tests, of which little is used here")]
+mod real;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::plain;
+
+    fn connections(server: &real::Server) -> usize {
+        server.ask::<String>(&["CLIENT", "LIST"]).matches("name=idle").count()
+    }
+
+    #[test]
+    fn connections_that_nobody_used_are_closed_and_opened_again_when_needed() {
+        let server = real::Server::start();
+        let info = redis::IntoConnectionInfo::into_connection_info(server.url()).unwrap();
+        let pool = Pool::new(Address::new(info, "idle"), 4);
+        let soon = || Moment::now().after(Duration::from_secs(5));
+        let use_both = || {
+            plain(&*pool, &["PING"], soon()).unwrap();
+            pool.call_all(&[Command::plain(&["PING"])], soon())
+                .into_iter()
+                .for_each(|reply| drop(reply.answer.unwrap()));
+        };
+        for _ in 0..2 {
+            use_both();
+            assert_eq!(connections(&server), 2);
+            assert!(pool.close_idle(Duration::from_secs(3600)), "they were used just now");
+            assert_eq!(connections(&server), 2);
+            assert!(!pool.close_idle(Duration::ZERO));
+            let end = Moment::now().after(Duration::from_secs(5));
+            while connections(&server) > 0 {
+                assert!(Moment::now() < end, "the server does not see them closed");
+            }
+        }
     }
 }

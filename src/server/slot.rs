@@ -124,6 +124,11 @@ impl Slot {
         }
     }
 
+    /// Does a connection stand here that nobody has used for so long?
+    pub(crate) fn has_waited_for(&self, time: Duration) -> bool {
+        self.0.as_ref().is_some_and(|live| live.used.after(time) < Moment::now())
+    }
+
     pub(crate) fn is_connected(&self) -> bool {
         self.0.is_some()
     }

@@ -124,7 +124,7 @@ impl<S> Gate<S> {
                 }
                 limit.min(state.tenure_end())
             };
-            // Woken by `serve`, by `look_again`, by the interrupt; or at the end of the holder's lease.
+            // Woken by `serve`, `look_again` and `call`, by the interrupt; or at the end of the holder's lease.
             park_until(wake);
         }
     }
@@ -134,6 +134,11 @@ impl<S> Gate<S> {
         let mut state = self.state.lock();
         state.evict(Moment::now());
         state.serve();
+    }
+
+    /// What limits the waiters has changed: each asks its `limit` again.
+    pub(crate) fn call(&self) {
+        self.state.lock().queue.iter().for_each(|waiter| waiter.thread.unpark());
     }
 
     /// How many threads wait.

@@ -94,7 +94,7 @@ impl<'a> Head<'a> {
                 Step::Taken(remaining)
             }
             Err(failure) => {
-                local.news.failed(&failure);
+                local.failed(&failure);
                 self.seat = Some(seat);
                 Step::Failed(failure)
             }

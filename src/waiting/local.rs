@@ -106,6 +106,15 @@ impl LocalKey {
         })
     }
 
+    /// An attempt had no useful answer. With the first such a patience begins to run, which those who
+    /// wait in the gates do not know of.
+    pub(crate) fn failed(&self, failure: &Failure) {
+        if self.news.failed(failure) {
+            let gates: Vec<_> = self.gates.lock().iter().filter_map(|(_, gate)| gate.upgrade()).collect();
+            gates.iter().for_each(|gate| gate.call());
+        }
+    }
+
     pub(crate) fn hint(&self) -> u64 {
         self.hint.load(Relaxed)
     }
@@ -151,9 +160,10 @@ impl News {
         self.useful.store(Moment::now().to_bits(), Relaxed);
     }
 
-    pub(crate) fn failed(&self, failure: &Failure) {
+    /// The last attempt had no useful answer; did the one before have one?
+    fn failed(&self, failure: &Failure) -> bool {
         *self.failure.lock() = Some(failure.clone());
-        self.failing.store(true, Relaxed);
+        !self.failing.swap(true, Relaxed)
     }
 
     /// Why the last attempt had no useful answer, if it had none.

@@ -11,5 +11,8 @@ mod laws;
 mod processes;
 mod scripts;
 mod smoke;
+mod sql;
 mod std_mutex;
 mod surface;
+#[cfg(feature = "testing")]
+mod testing;

@@ -112,7 +112,7 @@ fn try_lock_for() {
     let server = Server::start();
     let m = lock(&server);
     let guard = m.try_lock_for(Duration::from_secs(5)).unwrap();
-    assert!(m.try_lock_for(Duration::from_millis(20)).is_err());
+    assert!(m.try_lock_for(Duration::from_millis(20)).unwrap_err().is_taken());
     drop(guard);
     assert!(m.try_lock_for(Duration::from_millis(20)).is_ok());
 }
@@ -122,7 +122,7 @@ fn try_lock_until() {
     let server = Server::start();
     let m = lock(&server);
     let guard = m.try_lock_until(Instant::now() + Duration::from_secs(5)).unwrap();
-    assert!(m.try_lock_until(Instant::now() + Duration::from_millis(20)).is_err());
+    assert!(m.try_lock_until(Instant::now() + Duration::from_millis(20)).unwrap_err().is_taken());
     drop(guard);
     assert!(m.try_lock_until(Instant::now() + Duration::from_millis(20)).is_ok());
 }

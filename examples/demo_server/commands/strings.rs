@@ -7,7 +7,12 @@ use super::super::{
 };
 use super::{Command, Outcome, data, integer, is, syntax};
 
-pub(super) const COMMANDS: [Command; 3] = [data("get", 2, get), data("set", -3, set), data("incr", 2, incr)];
+pub(super) const COMMANDS: [Command; 4] = [
+    data("get", 2, get),
+    data("set", -3, set),
+    data("incr", 2, |state, words| add(state, &words[1], 1)),
+    data("incrby", 3, |state, words| add(state, &words[1], integer(&words[2])?)),
+];
 
 fn get(state: &mut State, words: &[Word]) -> Outcome {
     Ok(Reply::or_nil(state.keyspace.find::<Text>(&words[1])?))
@@ -70,9 +75,9 @@ fn set(state: &mut State, words: &[Word]) -> Outcome {
     Ok(old.unwrap_or_else(Reply::ok))
 }
 
-fn incr(state: &mut State, words: &[Word]) -> Outcome {
-    let old = state.keyspace.find::<Text>(&words[1])?.map_or(Ok(0), |text| integer(text))?;
-    let sum = old.checked_add(1).ok_or("ERR increment or decrement would overflow")?;
-    *state.keyspace.make::<Text>(&words[1])? = sum.to_string().into_bytes();
+fn add(state: &mut State, key: &[u8], more: i64) -> Outcome {
+    let old = state.keyspace.find::<Text>(key)?.map_or(Ok(0), |text| integer(text))?;
+    let sum = old.checked_add(more).ok_or("ERR increment or decrement would overflow")?;
+    *state.keyspace.make::<Text>(key)? = sum.to_string().into_bytes();
     Ok(Reply::Int(sum))
 }

@@ -6,12 +6,14 @@
 //! outcome is unknown, and the connection is out of step.
 
 mod answer;
+mod guarded;
 mod names;
 pub(crate) mod pack;
 
 use std::sync::LazyLock;
 
 pub(crate) use answer::{Left, Released, Renewed, Try};
+pub(crate) use guarded::{Condition, Guarded, Writes, Written};
 pub(crate) use names::{Names, RESERVED};
 pub(crate) use pack::Command;
 

@@ -14,9 +14,11 @@ pub(crate) struct Names {
     packed: Vec<u8>,
 }
 
+const COUNT: &[u8] = b"$1\r\n4\r\n";
+
 impl Names {
     pub(crate) fn new(key: &str) -> Names {
-        let mut packed = b"$1\r\n4\r\n".to_vec();
+        let mut packed = COUNT.to_vec();
         super::pack::bulk(&mut packed, key.as_bytes());
         let tag = Tag::of(key);
         for prefix in RESERVED {
@@ -27,6 +29,11 @@ impl Names {
 
     pub(crate) fn packed(&self) -> &[u8] {
         &self.packed
+    }
+
+    /// How many there are, and they themselves without their count.
+    pub(crate) fn packed_keys(&self) -> (usize, &[u8]) {
+        (4, &self.packed[COUNT.len()..])
     }
 }
 

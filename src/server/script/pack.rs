@@ -22,7 +22,12 @@ impl Command {
     /// Is this its answer, and not that of another call on the same connection?
     pub(crate) fn owns(&self, answer: &Value) -> bool {
         let Some(n) = self.n else { return true };
-        text_of(answer).and_then(|text| text.rsplit_once(' ')).is_some_and(|(_, last)| last.parse() == Ok(n))
+        let number = match answer {
+            // What a guarded write answered stands behind its number.
+            Value::Array(parts) => parts.first().and_then(text_of),
+            answer => text_of(answer).and_then(|text| text.rsplit_once(' ')).map(|(_, last)| last),
+        };
+        number.is_some_and(|number| number.parse() == Ok(n))
     }
 }
 
@@ -68,6 +73,30 @@ pub(crate) fn bulks(parts: &[&str]) -> Vec<u8> {
     out
 }
 
+/// The commands that the redis crate packed, part by part; `None` if that is not what it packs.
+pub(crate) fn unpack(mut bytes: &[u8]) -> Option<Vec<Vec<&[u8]>>> {
+    let mut commands = Vec::new();
+    while !bytes.is_empty() {
+        let parts = take_header(&mut bytes, b'*')?;
+        commands.push((0..parts).map(|_| take_bulk(&mut bytes)).collect::<Option<_>>()?);
+    }
+    Some(commands)
+}
+
+fn take_bulk<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = take_header(bytes, b'$')?;
+    let (bulk, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest.strip_prefix(b"\r\n")?;
+    Some(bulk)
+}
+
+fn take_header(bytes: &mut &[u8], kind: u8) -> Option<usize> {
+    let end = bytes.iter().position(|&byte| byte == b'\r')?;
+    let (line, rest) = bytes.split_at(end);
+    *bytes = rest.strip_prefix(b"\r\n")?;
+    str::from_utf8(line.strip_prefix(&[kind])?).ok()?.parse().ok()
+}
+
 fn header(out: &mut Vec<u8>, kind: u8, n: u64) {
     let digit = |n: u64| b'0' + (n % 10) as u8;
     match n {
@@ -97,6 +126,9 @@ mod tests {
         }
         assert!(!command.owns(&redis::Value::Nil));
         assert!(!command.owns(&redis::Value::Int(4711)));
+        let list = |n: &str| redis::Value::Array(vec![redis::Value::BulkString(n.into()), redis::Value::Nil]);
+        assert!(command.owns(&list("4711")) && !command.owns(&list("4710")));
+        assert!(!command.owns(&redis::Value::Array(Vec::new())));
         assert!(super::Command::plain(&["GET", "x"]).owns(&redis::Value::Nil));
     }
 
@@ -107,6 +139,14 @@ mod tests {
             parts.iter().for_each(|part| { cmd.arg(part); });
             let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
             prop_assert_eq!(super::command(&parts), cmd.get_packed_command());
+            let unpacked: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
+            let packed = cmd.get_packed_command();
+            prop_assert_eq!(super::unpack(&packed), Some(vec![unpacked]));
+        }
+
+        #[test]
+        fn no_bytes_make_unpack_panic(bytes: Vec<u8>) {
+            let _ = super::unpack(&bytes);
         }
     }
 }

@@ -45,6 +45,10 @@ fn the_demo_server_keeps_strings_as_redis_does() {
          incr count
          incr count
          get count
+         incrby count 5
+         incrby count -9223372036854775808
+         incrby count -9223372036854775808
+         incrby count x
          incr k
          set odd ·1
          incr odd

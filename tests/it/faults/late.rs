@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use distlock::{ClientOptions, DistLock, ErrorKind, LockClient, LockOptions, Renew};
+use distlock::{ClientOptions, DistLock, ErrorKind, LockClient, LockOptions, Renew, redis};
 
-use crate::support::proxy::{LEAVE, TRY, calls};
+use crate::support::proxy::{LEAVE, TRY, calls, contains};
+use crate::support::ways::script_calls;
 use crate::support::{Fate, Proxy, Server, Way, eventually};
 
 const IO: Duration = Duration::from_millis(100);
@@ -16,6 +17,15 @@ fn client(proxy: &Proxy) -> LockClient {
 
 fn owner(server: &Server) -> Option<String> {
     server.ask(&["GET", "k"])
+}
+
+fn fence(server: &Server) -> String {
+    server.ask(&["GET", "distlock:fence:{k}"])
+}
+
+/// Scripts that the server has executed.
+fn tries(server: &Server) -> u64 {
+    script_calls(&server.ask::<String>(&["INFO", "commandstats"]))
 }
 
 /// Waits until an attempt that is sent now cannot be accepted any more.
@@ -32,11 +42,11 @@ fn an_attempt_that_arrives_after_its_caller_gave_up_refuses_itself() {
     proxy.rule(Way::Request, Fate::Hold, 1, calls(TRY));
     assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Unreachable);
     until_too_late();
+    let (fence, executed) = (fence(&server), tries(&server));
     assert_eq!(proxy.release(), 1);
-    // It was executed: its take-back, or any later command on another connection, would see its lock.
-    eventually(LONG, "the final leave", || proxy.count(calls(LEAVE)) > 0);
-    std::thread::sleep(Duration::from_millis(30));
+    eventually(LONG, "it is executed", || tries(&server) > executed);
     assert_eq!(owner(&server), None);
+    assert_eq!(self::fence(&server), fence, "a refused attempt mints nothing");
 }
 
 #[test]
@@ -47,11 +57,32 @@ fn an_attempt_that_arrives_just_after_its_caller_gave_up_is_taken_back() {
     lock.lock().unwrap().unlock().unwrap();
     proxy.rule(Way::Request, Fate::Hold, 1, calls(TRY));
     assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Unreachable);
-    proxy.release();
+    assert_eq!(proxy.release(), 1);
     eventually(LONG, "taken by the late attempt, and then taken back", || {
         proxy.count(calls(LEAVE)) > 0 && owner(&server).is_none()
     });
     assert!(lock.try_lock().is_ok());
+}
+
+#[test]
+fn an_attempt_that_arrives_when_another_has_the_lock_changes_nothing() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let lock = DistLock::new(&client(&proxy), "k");
+    lock.lock().unwrap().unlock().unwrap();
+    proxy.rule(Way::Request, Fate::Hold, 1, calls(TRY));
+    assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Unreachable);
+    let other = DistLock::new(&LockClient::open(server.url()).unwrap(), "k");
+    let guard = other.try_lock().unwrap();
+    let (fence, executed) = (fence(&server), tries(&server));
+    assert_eq!(proxy.release(), 1);
+    eventually(LONG, "it is executed, and its final leave", || {
+        tries(&server) > executed + 1 && proxy.count(calls(LEAVE)) > 0
+    });
+    assert_eq!(owner(&server).as_deref(), Some(guard.token()));
+    assert_eq!(self::fence(&server), fence);
+    guard.extend(Duration::ZERO).unwrap();
+    guard.unlock().unwrap();
 }
 
 #[test]
@@ -65,7 +96,7 @@ fn a_ghost_of_a_lock_that_was_released_does_not_stay() {
     let guard = lock.lock().unwrap();
     let token = guard.token().to_owned();
     guard.unlock().unwrap();
-    proxy.release();
+    assert_eq!(proxy.release(), 1);
     eventually(LONG, "the final leave", || proxy.count(calls(LEAVE)) > 0);
     eventually(LONG, "no ghost", || owner(&server).is_none_or(|owner| owner != token));
     assert!(lock.try_lock_for(LONG).is_ok());
@@ -99,10 +130,40 @@ fn a_late_attempt_that_takes_the_lock_again_after_a_del_is_not_the_holders() {
     proxy.rule(Way::Request, Fate::Hold, 1, calls(TRY));
     let guard = lock.lock().unwrap();
     let _: () = server.ask(&["DEL", "k"]);
-    proxy.release();
+    assert_eq!(proxy.release(), 1);
     assert!(guard.wait_lost_for(Duration::from_secs(1)), "its fence is another");
     drop(guard);
     eventually(LONG, "nobody's lock", || owner(&server).is_none());
+}
+
+#[test]
+fn a_guarded_write_that_arrives_late_is_executed_only_under_its_own_hold() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let client = client(&proxy);
+    let lock = DistLock::new(&client, "k");
+    let data = || server.ask::<Option<String>>(&["GET", "data"]);
+    for released in [false, true] {
+        let _: () = server.ask(&["DEL", "data"]);
+        let guard = lock.lock().unwrap();
+        guard.exec(redis::pipe().get("warm")).unwrap();
+        proxy.rule(Way::Request, Fate::Hold, 1, |request| contains(request, b"data"));
+        let error = guard.exec(redis::pipe().set("data", "late")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:?}");
+        assert!(error.to_string().contains("may yet be"), "{error}");
+        // Its own hold, or that of a successor.
+        let guard = if released {
+            guard.unlock().unwrap();
+            lock.lock().unwrap()
+        } else {
+            guard
+        };
+        let executed = tries(&server);
+        assert_eq!(proxy.release(), 1);
+        eventually(LONG, "it is executed", || tries(&server) > executed);
+        assert_eq!(data().as_deref(), if released { None } else { Some("late") });
+        guard.unlock().unwrap();
+    }
 }
 
 #[test]

@@ -8,9 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use distlock::{ClientOptions, DistLock, Error, ErrorKind, LockClient, LockOptions};
+use distlock::{ClientOptions, DistLock, Error, ErrorKind, Interrupt, LockClient, LockOptions};
 
-use crate::support::proxy::{TRY, calls};
+use crate::support::proxy::{TRY, calls, contains};
 use crate::support::server::NOBODY;
 use crate::support::{Fate, Proxy, SLACK, Server, Way, eventually};
 
@@ -135,6 +135,47 @@ fn a_full_pool_is_exhausted_only_if_the_server_answers() {
 }
 
 #[test]
+fn try_lock_for_on_a_pool_that_is_in_use_ends_in_time() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let client = ClientOptions::new().io_timeout(IO).max_connections(1).open(proxy.url()).unwrap();
+    let lock = DistLock::new(&client, "k");
+    lock.lock().unwrap().unlock().unwrap();
+    proxy.rule(Way::Reply, Fate::Lose, usize::MAX, |request| contains(request, b"slow"));
+    let stop = Interrupt::new();
+    thread::scope(|scope| {
+        for i in 0..4 {
+            let slow =
+                DistLock::with_options(&client, format!("slow{i}"), &LockOptions::new().interrupt(&stop)).unwrap();
+            scope.spawn(move || slow.lock().map(drop).unwrap_err());
+        }
+        eventually(Duration::from_secs(3), "in use", || proxy.count(|request| contains(request, b"slow")) > 2);
+        for d in [Duration::ZERO, Duration::from_millis(300)] {
+            let start = Instant::now();
+            let _ = lock.try_lock_for(d);
+            assert!(start.elapsed() < d + IO + SLACK, "{d:?}: {:?}", start.elapsed());
+        }
+        stop.interrupt();
+    });
+}
+
+#[test]
+fn endless_patience_never_gives_up() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let options = LockOptions::new().unreachable_after(Duration::MAX);
+    let lock = DistLock::with_options(&client(proxy.url()), "k", &options).unwrap();
+    proxy.refuse(true);
+    thread::scope(|scope| {
+        let waiters: Vec<_> = (0..3).map(|_| scope.spawn(|| lock.lock().unwrap().unlock())).collect();
+        thread::sleep(2 * PATIENCE);
+        assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+        proxy.refuse(false);
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap().unwrap());
+    });
+}
+
+#[test]
 fn a_given_pool_that_its_application_uses_up_is_exhausted() {
     let server = Server::start();
     let pool = redis::Client::open(server.url()).unwrap();
@@ -147,21 +188,6 @@ fn a_given_pool_that_its_application_uses_up_is_exhausted() {
     assert_eq!(ends_in_time(&lock, Duration::from_millis(300)).kind(), ErrorKind::Exhausted);
     drop(taken);
     assert!(lock.try_lock().is_ok());
-}
-
-#[test]
-fn a_lost_reply_on_a_given_pool_does_not_block_the_retry() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port());
-    let pool = redis::Client::open(proxy.url()).unwrap();
-    let pool = r2d2::Pool::builder().max_size(2).test_on_check_out(false).build(pool).unwrap();
-    let lock = DistLock::new(&LockClient::from_pool(pool), "k");
-    lock.lock().unwrap().unlock().unwrap();
-    proxy.rule(Way::Reply, Fate::Cut, 1, calls(TRY));
-    let guard = lock.try_lock_for(Duration::from_secs(5)).unwrap();
-    assert_eq!(server.ask::<String>(&["GET", "k"]), guard.token());
-    drop(guard);
-    assert_eq!(server.ask::<Option<String>>(&["GET", "k"]), None);
 }
 
 #[test]
@@ -202,22 +228,6 @@ fn a_silent_server_delays_no_other_client_of_the_process() {
 }
 
 #[test]
-fn a_program_may_start_before_redis() {
-    let mut server = Server::start();
-    server.kill();
-    let client = client(server.url());
-    assert_eq!(client.ping().unwrap_err().kind(), ErrorKind::Unreachable);
-    let lock = DistLock::new(&client, "k");
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| lock.lock().unwrap().unlock());
-        thread::sleep(Duration::from_millis(300));
-        server.restart();
-        waiting.join().unwrap().unwrap();
-    });
-    client.ping().unwrap();
-}
-
-#[test]
 fn zero_patience_fails_at_the_first_error() {
     let client = client(format!("redis://127.0.0.1:{}/", NOBODY));
     let options = LockOptions::new().unreachable_after(Duration::ZERO);
@@ -244,8 +254,7 @@ fn all_waiters_of_a_key_give_up_together_and_say_why() {
             assert_eq!(error.kind(), ErrorKind::Unreachable);
             assert!(error.source().unwrap().to_string().contains("refused"), "{error:?}");
             assert!(took >= PATIENCE, "{took:?}");
-            // A waiter in the gate looks once a second.
-            assert!(took < PATIENCE + Duration::from_secs(1) + SLACK, "{took:?}");
+            assert!(took < PATIENCE + SLACK, "{took:?}");
         }
     });
 }

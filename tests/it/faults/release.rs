@@ -39,6 +39,21 @@ fn unlock_on_a_silent_server_after_the_lease_is_an_error() {
 }
 
 #[test]
+fn a_section_that_ended_inside_its_lease_was_covered_however_long_the_release_takes() {
+    let server = Server::start();
+    let ttl = Duration::from_millis(1000);
+    let options = LockOptions::new().ttl(ttl).renew(Renew::Never);
+    let io = Duration::from_millis(500);
+    let client = ClientOptions::new().io_timeout(io).open(server.url()).unwrap();
+    let guard = DistLock::with_options(&client, "k", &options).unwrap().lock().unwrap();
+    server.pause();
+    assert!(!guard.wait_lost_for(guard.remaining() - io / 2));
+    let ends = Instant::now() + guard.remaining();
+    guard.unlock().expect("the lease was good when the section ended");
+    assert!(Instant::now() > ends, "it was over by the time that the release was given up");
+}
+
+#[test]
 fn guards_that_are_dropped_while_the_server_is_known_to_be_down_do_not_wait_each() {
     let mut server = Server::start();
     let client = client(&server);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use distlock::{DistLock, LockClient};
+use distlock::{DistLock, LockClient, LockOptions};
 
-use crate::support::{Proxy, Server};
+use crate::support::{Proxy, Server, eventually};
 
 #[test]
 fn a_closed_pooled_connection_is_no_reason_to_say_taken_or_to_fail() {
@@ -18,6 +18,26 @@ fn a_closed_pooled_connection_is_no_reason_to_say_taken_or_to_fail() {
     let _: i64 = server.ask(&["CLIENT", "KILL", "TYPE", "normal"]);
     guard.unlock().unwrap();
     assert!(!lock.is_locked().unwrap());
+}
+
+#[test]
+fn a_server_that_closes_idle_connections_loses_no_lock() {
+    let server = Server::start();
+    let client = LockClient::open(server.url()).unwrap();
+    let options = LockOptions::new().ttl(Duration::from_secs(6));
+    let kept = DistLock::with_options(&client, "kept", &options).unwrap().lock().unwrap();
+    let lock = DistLock::new(&client, "k");
+    let _: () = server.ask(&["CONFIG", "SET", "timeout", "1"]);
+    for _ in 0..2 {
+        lock.try_lock().unwrap().unlock().unwrap();
+        kept.extend(Duration::ZERO).unwrap();
+        eventually(Duration::from_secs(9), "closed by the server", || {
+            !server.ask::<String>(&["CLIENT", "LIST"]).contains("name=distlock")
+        });
+    }
+    // Its renewals went over connections that had been closed since the last one.
+    assert!(!kept.wait_lost_for(Duration::from_secs(5)));
+    kept.unlock().unwrap();
 }
 
 #[test]

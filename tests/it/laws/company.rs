@@ -8,7 +8,10 @@ use std::{
 use distlock::{Backoff, ClientOptions, DistLock, ErrorKind, Interrupt, LockClient, LockOptions};
 
 use super::{BOUND, LONG, assert_kind, assert_taken, ms};
-use crate::support::{Server, eventually, ways::every_way};
+use crate::support::{
+    Server, eventually,
+    ways::{every_server, every_way},
+};
 
 const DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
@@ -71,7 +74,7 @@ fn an_interrupt_wakes_a_thread_that_waits_behind_its_own_process() {
 
 #[test]
 fn waiters_ask_no_more_often_than_their_backoff_says() {
-    every_way(|way| {
+    every_server(|way| {
         let slow = Backoff::new().spins(0).first_pause(ms(100)).cap(ms(100));
         let lock = way.lock("k", &LockOptions::new().backoff(slow));
         lock.lock().unwrap().unlock().unwrap();

@@ -3,7 +3,7 @@
 use distlock::{DistLock, LockOptions};
 
 use super::{ms, once, outlive};
-use crate::support::ways::{Way, every_way};
+use crate::support::ways::{Way, every_server, every_way};
 
 fn cycle(lock: &DistLock) -> u64 {
     let guard = lock.lock().unwrap();
@@ -30,7 +30,7 @@ fn fences_grow_over_acquisitions_and_clients() {
 
 #[test]
 fn fences_grow_over_a_flush_of_all_data_and_of_the_scripts() {
-    every_way(|way| {
+    every_server(|way| {
         let (mine, yours) = (way.lock("k", &LockOptions::new()), way.lock("k", &LockOptions::new()));
         let mut fences = Vec::new();
         for command in [["FLUSHALL", "SYNC"], ["SCRIPT", "FLUSH"], ["DEL", "distlock:fence:{k}"]] {
@@ -60,7 +60,7 @@ fn fences_grow_over_expired_holds() {
 
 #[test]
 fn a_fence_goes_on_from_whatever_the_stored_one_says() {
-    every_way(|way| {
+    every_server(|way| {
         let far = (1u64 << 52).to_string();
         assert!(with_stored(way, &far) > 1 << 52);
         // No number of ours: started afresh, from the server's clock.
@@ -78,7 +78,7 @@ fn with_stored(way: &Way, stored: &str) -> u64 {
 
 #[test]
 fn scripts_survive_a_flush_on_every_path() {
-    every_way(|way| {
+    every_server(|way| {
         let flush = || way.ask::<()>(&["SCRIPT", "FLUSH"]);
         let lock = way.lock("k", &LockOptions::new().ttl(ms(400)));
         flush();

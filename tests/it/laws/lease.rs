@@ -8,7 +8,7 @@ use std::{
 use distlock::{DistLock, ErrorKind, LockOptions, Renew};
 
 use super::{BOUND, LONG, assert_kind, ms, once, outlive, takes};
-use crate::support::ways::{Way, every_way};
+use crate::support::ways::{Way, every_server, every_way};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
@@ -157,7 +157,7 @@ fn extending_what_is_lost_says_so_and_does_not_revive_it() {
 
 #[test]
 fn a_lease_that_is_over_by_the_clock_is_not_extended_though_the_key_is_there() {
-    every_way(|way| {
+    every_server(|way| {
         let guard = way.lock("k", &once(ms(100))).lock().unwrap();
         way.ask::<()>(&["PERSIST", "k"]);
         outlive(&guard);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use distlock::{ErrorKind, LockOptions};
 
 use super::{BOUND, assert_kind, ms};
-use crate::support::ways::every_way;
+use crate::support::ways::{every_server, every_way};
 
 #[test]
 fn who_holds_it_and_for_how_long_is_seen_by_all() {
@@ -32,7 +32,7 @@ fn who_holds_it_and_for_how_long_is_seen_by_all() {
 
 #[test]
 fn a_foreign_holder_is_seen_as_it_is() {
-    every_way(|way| {
+    every_server(|way| {
         let lock = way.lock("k", &LockOptions::new());
         way.ask::<()>(&["SET", "k", "theirs.a.b", "PX", "9000"]);
         let holder = lock.holder().unwrap().unwrap();

@@ -9,7 +9,10 @@ use std::{
 use distlock::{DistLock, LockOptions};
 
 use super::{BOUND, LONG, ms, once, takes};
-use crate::support::{eventually, ways::every_way};
+use crate::support::{
+    eventually,
+    ways::{every_server, every_way},
+};
 
 /// Where the calling thread can be looked at: `/proc/<pid>/task/<tid>/stat`.
 fn own_stat() -> String {
@@ -49,7 +52,7 @@ fn threads_get_the_lock_in_the_order_in_which_they_asked() {
 
 #[test]
 fn only_one_thread_of_a_client_asks_redis() {
-    every_way(|way| {
+    every_server(|way| {
         let guard = way.lock("k", &LockOptions::new()).lock().unwrap();
         let lock = way.lock("k", &LockOptions::new());
         let calls = |threads: usize| {

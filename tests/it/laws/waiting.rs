@@ -8,7 +8,10 @@ use std::{
 use distlock::{Backoff, DistLock, ErrorKind, Interrupt, LockOptions};
 
 use super::{BOUND, LONG, assert_kind, assert_taken, ms, once, takes};
-use crate::support::{eventually, ways::every_way};
+use crate::support::{
+    eventually,
+    ways::{every_server, every_way},
+};
 
 #[test]
 fn a_timeout_is_waited_out_and_not_by_much_more() {
@@ -24,7 +27,7 @@ fn a_timeout_is_waited_out_and_not_by_much_more() {
 
 #[test]
 fn a_wait_of_zero_is_one_attempt() {
-    every_way(|way| {
+    every_server(|way| {
         let (mine, yours) = (way.lock("k", &LockOptions::new()), way.lock("k", &LockOptions::new()));
         // Both know the way and the script by now.
         drop(yours.lock().unwrap());
@@ -41,7 +44,7 @@ fn a_wait_of_zero_is_one_attempt() {
 
 #[test]
 fn a_try_behind_this_clients_own_guard_asks_nobody() {
-    every_way(|way| {
+    every_server(|way| {
         let lock = way.lock("k", &LockOptions::new());
         let _guard = lock.lock().unwrap();
         let before = way.script_calls();
@@ -114,7 +117,7 @@ fn patient(interrupt: &Interrupt) -> LockOptions {
 
 #[test]
 fn an_interrupt_ends_waits_in_the_queue_and_at_its_head_promptly() {
-    every_way(|way| {
+    every_server(|way| {
         let interrupt = Interrupt::new();
         let _guard = way.lock("k", &LockOptions::new()).lock().unwrap();
         let lock = way.lock("k", &patient(&interrupt));
@@ -153,7 +156,7 @@ fn an_interrupt_refuses_new_waits_and_no_try() {
 
 #[test]
 fn a_try_does_not_wait_behind_a_thread_that_waits() {
-    every_way(|way| {
+    every_server(|way| {
         let (client, interrupt) = (way.client(), Interrupt::new());
         let waiting = DistLock::with_options(&client, "k", &patient(&interrupt)).unwrap();
         let lock = DistLock::new(&client, "k");

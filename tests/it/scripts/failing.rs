@@ -22,6 +22,31 @@ fn a_fence_of_another_type_is_an_error_and_no_lock_is_left() {
 }
 
 #[test]
+fn a_fence_of_another_type_stops_a_renewal_that_compares_it_and_nothing_else() {
+    let mut desk = Desk::new();
+    let (fence, _) = desk.held("me", "5000");
+    desk.list(FENCE);
+    let error = desk.try_run(RENEW, &["me", "9000", &fence.to_string(), "0"]).unwrap_err();
+    assert!(is_wrong_type(&error), "{error}");
+    assert!(desk.pttl("k") <= 5000);
+    assert_eq!(desk.run(RENEW, &["me", "9000", "", "0"]), "1");
+    assert_eq!(desk.run(RELEASE, &["me"]), "1");
+    assert_eq!(desk.ask::<usize>(&["LLEN", FENCE]), 1);
+}
+
+#[test]
+fn a_full_memory_takes_back_and_frees_what_is_held() {
+    let mut desk = Desk::new();
+    for (script, args, answer) in [(LEAVE, &["me", "", "0"][..], "1 1"), (FORCE, &[], "1")] {
+        let _: () = desk.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+        desk.held("me", "5000");
+        let _: () = desk.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+        assert_eq!(desk.run(script, args), answer);
+        assert_eq!(desk.owner(), None);
+    }
+}
+
+#[test]
 fn a_full_memory_refuses_a_new_lock_whole_and_no_other_call() {
     let mut desk = Desk::new();
     let (fence, _) = desk.held("me", "5000");

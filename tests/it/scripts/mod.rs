@@ -1,6 +1,7 @@
 //! The scripts alone, on every branch, by EVAL over a plain connection.
 
 mod failing;
+mod guarded;
 mod leave;
 mod release;
 mod renew;

@@ -1,5 +1,7 @@
 //! What every test stands on: real servers that it starts and ends itself.
 
+#[cfg(feature = "testing")]
+mod on_fake;
 pub(crate) mod proxy;
 pub(crate) mod server;
 pub(crate) mod ways;
