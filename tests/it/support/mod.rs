@@ -6,6 +6,7 @@ pub(crate) mod proxy;
 pub(crate) mod server;
 pub(crate) mod ways;
 pub(crate) mod workers;
+mod wrapping;
 
 use std::time::{Duration, Instant};
 

@@ -18,12 +18,12 @@ use std::{
 use distlock::{
     ClientOptions, DistLock, LockClient, LockOptions,
     r2d2::{ManageConnection, Pool},
-    redis::{self, Client, Connection, ConnectionLike, ErrorKind, RedisError, RedisResult, Value},
+    redis::{self, Client, RedisResult, Value},
 };
 
 #[cfg(feature = "testing")]
 use super::on_fake::OnFake;
-use super::{Fate, Proxy, Server, eventually};
+use super::{Fate, Proxy, Server, eventually, wrapping::Wrapping};
 use crate::demo_server::DemoServer;
 
 struct Plan {
@@ -338,54 +338,4 @@ fn plain(url: &str) -> Client {
 fn pool<M: ManageConnection>(manager: M, size: u32) -> Pool<M> {
     let builder = Pool::builder().max_size(size).min_idle(Some(0)).connection_timeout(Duration::from_secs(5));
     builder.build(manager).expect("a pool")
-}
-
-/// A manager of the application's own.
-struct Wrapping(Client);
-
-/// Its connection: none of the redis crate's types, and not `Sync`.
-struct Wrapped {
-    inner: Connection,
-    calls: std::cell::Cell<u64>,
-}
-
-impl ManageConnection for Wrapping {
-    type Connection = Wrapped;
-    type Error = RedisError;
-
-    fn connect(&self) -> RedisResult<Wrapped> {
-        Ok(Wrapped { inner: self.0.get_connection()?, calls: std::cell::Cell::default() })
-    }
-
-    fn is_valid(&self, connection: &mut Wrapped) -> RedisResult<()> {
-        let alive = connection.check_connection();
-        if alive { Ok(()) } else { Err((ErrorKind::Io, "it does not answer").into()) }
-    }
-
-    fn has_broken(&self, connection: &mut Wrapped) -> bool {
-        !connection.is_open()
-    }
-}
-
-impl ConnectionLike for Wrapped {
-    fn req_packed_command(&mut self, cmd: &[u8]) -> RedisResult<Value> {
-        self.calls.set(self.calls.get() + 1);
-        self.inner.req_packed_command(cmd)
-    }
-
-    fn req_packed_commands(&mut self, cmd: &[u8], offset: usize, count: usize) -> RedisResult<Vec<Value>> {
-        self.inner.req_packed_commands(cmd, offset, count)
-    }
-
-    fn get_db(&self) -> i64 {
-        self.inner.get_db()
-    }
-
-    fn check_connection(&mut self) -> bool {
-        self.inner.check_connection()
-    }
-
-    fn is_open(&self) -> bool {
-        self.inner.is_open()
-    }
 }
