@@ -2,14 +2,15 @@
 //! `cargo run --example worker_pool`.
 //!
 //! A lock a job: whoever gets it looks whether the job is still open, does it, and marks it as done
-//! with the fence of the hold. Uses `REDIS_URL` if it is set, else a private server from PATH.
+//! with the fence of the hold. Uses `REDIS_URL` if it is set, else a private server from PATH, else a
+//! demo server in the first process.
 
-mod private_server;
+mod server;
 
 use std::{process::Command, thread, time::Duration};
 
 use distlock::{DistLock, LockClient, LockOptions, redis};
-use private_server::PrivateServer;
+use server::Server;
 
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
@@ -31,8 +32,8 @@ fn main() -> Result<()> {
 
 /// The pool: starts the workers, and checks what they did.
 fn pool() -> Result<()> {
-    let server = PrivateServer::or_given()?;
-    println!("{PROCESSES} processes with {THREADS} threads each, {JOBS} jobs, on {}", server.describe());
+    let server = Server::find()?;
+    println!("{PROCESSES} processes with {THREADS} threads each, {JOBS} jobs");
     let mut connection = redis::Client::open(server.url())?.get_connection()?;
 
     let run = format!("pool:{}", std::process::id());

@@ -1,7 +1,10 @@
 //! The integration suite: one binary, a module a subject, real servers.
 
+#[path = "../../examples/demo_server/mod.rs"]
+mod demo_server;
 mod support;
 
+mod drift;
 mod faults;
 mod keeping;
 mod laws;

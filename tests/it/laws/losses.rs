@@ -7,7 +7,7 @@ use distlock::{DistLock, ErrorKind, LockOptions};
 
 use super::{LONG, assert_kind, ms};
 use crate::support::proxy::{LEAVE, RELEASE, TRY, calls};
-use crate::support::ways::{every_server, every_server_through_a_proxy};
+use crate::support::ways::{every_real_server, every_server_through_a_proxy};
 use crate::support::{Proxy, Way as Direction, eventually};
 
 /// A lock of a client whose server knows the scripts from here on.
@@ -93,7 +93,7 @@ fn a_guard_that_is_dropped_is_released_whatever_is_lost_of_it() {
 
 #[test]
 fn a_program_may_start_before_redis() {
-    every_server(|way| {
+    every_real_server(|way| {
         way.server().kill();
         let client = way.client();
         assert_kind(client.ping(), ErrorKind::Unreachable);
@@ -112,7 +112,7 @@ fn a_program_may_start_before_redis() {
 
 #[test]
 fn a_demoted_master_loses_and_releases_nothing_and_goes_on_when_it_is_promoted() {
-    every_server(|way| {
+    every_real_server(|way| {
         let options = LockOptions::new().ttl(ms(3000)).unreachable_after(ms(300));
         let client = way.client();
         let lock = |key| DistLock::with_options(&client, key, &options).unwrap();

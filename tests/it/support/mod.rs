@@ -6,10 +6,11 @@ pub(crate) mod proxy;
 pub(crate) mod server;
 pub(crate) mod ways;
 pub(crate) mod workers;
+mod wrapping;
 
 use std::time::{Duration, Instant};
 
-pub(crate) use proxy::{Fate, Proxy, Way};
+pub(crate) use proxy::{Fate, Proxy, Way, read_message};
 pub(crate) use server::Server;
 
 /// What stalls of a busy machine may add to a time that is promised.

@@ -250,7 +250,7 @@ impl Shared {
 }
 
 /// One whole RESP message as it stands on the wire.
-fn read_message(from: &mut impl BufRead) -> Option<Vec<u8>> {
+pub(crate) fn read_message(from: &mut impl BufRead) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut open = 1usize;
     while open > 0 {

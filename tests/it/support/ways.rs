@@ -1,5 +1,6 @@
 //! The ways of building a client. A law is written once and run on each of them, side by side, every
-//! way with a server of its own; with the feature `testing` on the fake, too, which has none.
+//! way with a server of its own, one of them with the demo server of the examples; with the feature
+//! `testing` on the fake, too, which has none.
 
 use std::{
     io,
@@ -7,7 +8,7 @@ use std::{
     os::unix::net::{UnixListener, UnixStream},
     path::{Path, PathBuf},
     sync::{
-        Mutex,
+        Mutex, MutexGuard,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
     thread,
@@ -17,12 +18,13 @@ use std::{
 use distlock::{
     ClientOptions, DistLock, LockClient, LockOptions,
     r2d2::{ManageConnection, Pool},
-    redis::{self, Client, Connection, ConnectionLike, ErrorKind, RedisError, RedisResult, Value},
+    redis::{self, Client, RedisResult, Value},
 };
 
 #[cfg(feature = "testing")]
 use super::on_fake::OnFake;
-use super::{Fate, Proxy, Server, eventually};
+use super::{Fate, Proxy, Server, eventually, wrapping::Wrapping};
+use crate::demo_server::DemoServer;
 
 struct Plan {
     name: &'static str,
@@ -41,7 +43,7 @@ const fn given(name: &'static str, open: fn(&str) -> LockClient) -> Plan {
     Plan { name, place: Place::Tcp, fates: &[Fate::Cut], open }
 }
 
-const WAYS: [Plan; 7] = [
+const WAYS: [Plan; 8] = [
     own("open", Place::Tcp, |url| LockClient::open(url).unwrap()),
     own("one connection", Place::Tcp, |url| ClientOptions::new().max_connections(1).open(url).unwrap()),
     own("password and database", Place::Password, |url| LockClient::open(url).unwrap()),
@@ -49,6 +51,7 @@ const WAYS: [Plan; 7] = [
     given("given pool", |url| LockClient::from_pool(pool(plain(url), 4))),
     given("given pool of one", |url| LockClient::from_pool(pool(plain(url), 1))),
     given("given pool of wrappers", |url| LockClient::from_pool(pool(Wrapping(plain(url)), 4))),
+    own("demo server", Place::Demo, |url| LockClient::open(url).unwrap()),
 ];
 
 #[derive(Clone, Copy)]
@@ -56,6 +59,8 @@ enum Place {
     Tcp,
     Password,
     Socket,
+    /// Of the examples: the laws keep it to what a real server does.
+    Demo,
 }
 
 /// One way of building a client, with what it talks to.
@@ -65,8 +70,14 @@ pub(crate) enum Way {
     Fake(OnFake),
 }
 
+/// Ends with the value.
+enum Running {
+    Real(Mutex<Server>),
+    Demo(DemoServer),
+}
+
 pub(crate) struct OnServer {
-    server: Mutex<Server>,
+    running: Running,
     /// Where clients connect to, and where the test does.
     url: String,
     direct: String,
@@ -84,6 +95,12 @@ pub(crate) fn every_way(law: impl Fn(&Way) + Sync) {
 #[track_caller]
 pub(crate) fn every_server(law: impl Fn(&Way) + Sync) {
     side_by_side(servers(), |way| law(&way));
+}
+
+/// The same for a law about servers that are killed or replicas, which the demo server never is.
+#[track_caller]
+pub(crate) fn every_real_server(law: impl Fn(&Way) + Sync) {
+    side_by_side(servers().filter(|(_, way)| !way.is_demo()), |way| law(&way));
 }
 
 /// The same with a proxy between the way's clients and its server.
@@ -126,32 +143,43 @@ fn side_by_side(ways: impl Iterator<Item = (&'static str, Way)>, run: impl Fn(Wa
 
 impl OnServer {
     fn at(plan: &'static Plan) -> OnServer {
-        let (server, url, sockets) = match plan.place {
+        let real = |server| Running::Real(Mutex::new(server));
+        let (running, url, sockets) = match plan.place {
             Place::Tcp => {
                 let server = Server::start();
                 let url = server.url();
-                (server, url, Vec::new())
+                (real(server), url, Vec::new())
             }
             Place::Password => {
                 let server = Server::with(&["--requirepass", "s3cret"]);
                 let url = format!("redis://:s3cret@127.0.0.1:{}/3", server.port());
-                (server, url, Vec::new())
+                (real(server), url, Vec::new())
             }
             Place::Socket => {
                 let path = socket_path();
                 let server = Server::with(&["--unixsocket", text(&path)]);
                 eventually(Duration::from_secs(5), "the socket is there", || UnixStream::connect(&path).is_ok());
-                (server, format!("unix://{}", text(&path)), vec![path])
+                (real(server), format!("unix://{}", text(&path)), vec![path])
+            }
+            Place::Demo => {
+                let server = DemoServer::start().expect("a free port");
+                let url = server.url();
+                (Running::Demo(server), url, Vec::new())
             }
         };
-        OnServer { server: Mutex::new(server), direct: url.clone(), url, sockets, plan }
+        OnServer { running, direct: url.clone(), url, sockets, plan }
     }
 
     fn put_behind_a_proxy(&mut self) -> Proxy {
-        let server = self.server.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).port();
+        let server = match &self.running {
+            Running::Real(_) => self.real().port(),
+            Running::Demo(server) => server.port(),
+        };
         let proxy = Proxy::to(server);
         self.url = match self.plan.place {
-            Place::Tcp | Place::Password => self.url.replace(&format!(":{server}/"), &format!(":{}/", proxy.port())),
+            Place::Tcp | Place::Password | Place::Demo => {
+                self.url.replace(&format!(":{server}/"), &format!(":{}/", proxy.port()))
+            }
             Place::Socket => {
                 let path = socket_path();
                 relay(&path, proxy.port());
@@ -161,6 +189,13 @@ impl OnServer {
             }
         };
         proxy
+    }
+
+    fn real(&self) -> MutexGuard<'_, Server> {
+        match &self.running {
+            Running::Real(server) => server.lock().unwrap_or_else(|poisoned| poisoned.into_inner()),
+            Running::Demo(_) => panic!("a law of every_real_server"),
+        }
     }
 
     fn ask(&self, parts: &[&str]) -> RedisResult<Value> {
@@ -193,8 +228,12 @@ impl Way {
     }
 
     /// Its server, to be paused, killed and started again.
-    pub(crate) fn server(&self) -> std::sync::MutexGuard<'_, Server> {
-        self.on_server().server.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    pub(crate) fn server(&self) -> MutexGuard<'_, Server> {
+        self.on_server().real()
+    }
+
+    fn is_demo(&self) -> bool {
+        matches!(self.on_server().running, Running::Demo(_))
     }
 
     /// A client of its own: nothing is shared with another.
@@ -299,54 +338,4 @@ fn plain(url: &str) -> Client {
 fn pool<M: ManageConnection>(manager: M, size: u32) -> Pool<M> {
     let builder = Pool::builder().max_size(size).min_idle(Some(0)).connection_timeout(Duration::from_secs(5));
     builder.build(manager).expect("a pool")
-}
-
-/// A manager of the application's own.
-struct Wrapping(Client);
-
-/// Its connection: none of the redis crate's types, and not `Sync`.
-struct Wrapped {
-    inner: Connection,
-    calls: std::cell::Cell<u64>,
-}
-
-impl ManageConnection for Wrapping {
-    type Connection = Wrapped;
-    type Error = RedisError;
-
-    fn connect(&self) -> RedisResult<Wrapped> {
-        Ok(Wrapped { inner: self.0.get_connection()?, calls: std::cell::Cell::default() })
-    }
-
-    fn is_valid(&self, connection: &mut Wrapped) -> RedisResult<()> {
-        let alive = connection.check_connection();
-        if alive { Ok(()) } else { Err((ErrorKind::Io, "it does not answer").into()) }
-    }
-
-    fn has_broken(&self, connection: &mut Wrapped) -> bool {
-        !connection.is_open()
-    }
-}
-
-impl ConnectionLike for Wrapped {
-    fn req_packed_command(&mut self, cmd: &[u8]) -> RedisResult<Value> {
-        self.calls.set(self.calls.get() + 1);
-        self.inner.req_packed_command(cmd)
-    }
-
-    fn req_packed_commands(&mut self, cmd: &[u8], offset: usize, count: usize) -> RedisResult<Vec<Value>> {
-        self.inner.req_packed_commands(cmd, offset, count)
-    }
-
-    fn get_db(&self) -> i64 {
-        self.inner.get_db()
-    }
-
-    fn check_connection(&mut self) -> bool {
-        self.inner.check_connection()
-    }
-
-    fn is_open(&self) -> bool {
-        self.inner.is_open()
-    }
 }
