@@ -1,8 +1,13 @@
 //! What every test stands on: real servers that it starts and ends itself.
 
+pub(crate) mod dice;
 pub(crate) mod proxy;
+pub(crate) mod referees;
+pub(crate) mod resource;
 pub(crate) mod server;
+pub(crate) mod story;
 pub(crate) mod ways;
+pub(crate) mod witness;
 pub(crate) mod workers;
 
 use std::time::{Duration, Instant};
