@@ -33,7 +33,10 @@ fn worker() {
         "hold and look" => hold_and_look(&url),
         "lock and look" => lock_and_look(&url),
         "many locks" => crate::keeping::many_locks(&url),
-        other => panic!("no such task: {other}"),
+        other => match other.strip_prefix("contend ") {
+            Some(orders) => crate::faults::contender::contend(orders, &url),
+            None => panic!("no such task: {other}"),
+        },
     }
 }
 

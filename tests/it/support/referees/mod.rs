@@ -4,7 +4,7 @@
 
 pub(crate) mod foreign;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use super::story::{Call, Hold, Loss, Stamp, Story, nanos};
 
@@ -35,6 +35,12 @@ pub(crate) struct Flag {
 impl Flag {
     pub(crate) fn new(by: Referee, what: String) -> Flag {
         Flag { by, what }
+    }
+}
+
+impl fmt::Display for Flag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.by, self.what)
     }
 }
 
@@ -147,7 +153,7 @@ pub(crate) fn calls_end_in_time(story: &Story, slack: Duration, patience: Durati
             (after > nanos(patience)).then(|| format!("waited {:?} in calm", Duration::from_nanos(after)))
         }
     };
-    let flag = |call: &Call| Some(Flag::new(Referee::I6, format!("{}: {call:?}", objection(call)?)));
+    let flag = |call: &Call| Some(Flag::new(Referee::I6, format!("{} {}: {call:?}", call.what, objection(call)?)));
     story.calls.iter().filter_map(flag).collect()
 }
 
