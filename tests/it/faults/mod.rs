@@ -1,6 +1,8 @@
 //! What is promised under faults: lost and late messages, silent and restarted servers, error answers.
 
+mod broken;
 pub(crate) mod contender;
+mod controls;
 mod errors;
 mod late;
 mod lost;

@@ -23,6 +23,9 @@ const SLACK: Duration = Duration::from_millis(1000);
 /// A waiter in calm: a lease of the dead, a pause, a call; and a turn for each that waits with it.
 const PATIENCE: Duration = Duration::from_millis(600 + 50 + 150 + 100 * (WORKERS * THREADS) as u64 + 1000);
 
+/// Where a lock is renamed to.
+const ELSEWHERE: &str = "elsewhere";
+
 #[test]
 fn a_random_run_breaks_no_promise() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
@@ -93,7 +96,7 @@ impl Field {
             Fault::Overwrite(key) => {
                 self.lose(Some(key), |server| operate(server, &["SET", key, "other", "PX", "200"]))
             }
-            Fault::Rename(key) => self.lose(Some(key), |server| operate(server, &["RENAME", key, "elsewhere"])),
+            Fault::Rename(key) => self.lose(Some(key), |server| operate(server, &["RENAME", key, ELSEWHERE])),
             Fault::Persist(key) => operate(&self.server, &["PERSIST", key]),
             Fault::Tidy(key) => self.tidy(key),
             Fault::Fill => self.server.ask(&["CONFIG", "SET", "maxmemory", "1"]),
@@ -114,8 +117,12 @@ impl Field {
 
     /// What an operator does with a key that was left without a ttl.
     fn tidy(&self, key: &str) {
-        let source = "if redis.call('PTTL', ARGV[1]) == -1 then redis.call('DEL', ARGV[1]) end";
-        self.lose(Some(key), |server| server.ask(&["EVAL", &format!("{OPERATOR}{source}"), "0", key]));
+        let source = "return redis.call('PTTL', ARGV[1]) == -1 and redis.call('DEL', ARGV[1]) or 0";
+        let from = now();
+        let deleted: i64 = self.server.ask(&["EVAL", &format!("{OPERATOR}{source}"), "0", key]);
+        if deleted > 0 {
+            self.scribe.forgot(Some(key), from);
+        }
     }
 
     fn restart(&mut self) {
@@ -159,7 +166,7 @@ impl Field {
         self.proxies.iter().for_each(Proxy::heal);
         self.suffer(Fault::Empty);
         (0..WORKERS).for_each(|i| self.wake(i));
-        KEYS.iter().for_each(|key| self.tidy(key));
+        KEYS.iter().chain([&ELSEWHERE]).for_each(|key| self.tidy(key));
         self.scribe.calm();
         self.workers.iter_mut().for_each(|worker| drop(worker.child.stdin.take()));
         for worker in self.workers.drain(..).filter(|worker| !worker.killed) {
