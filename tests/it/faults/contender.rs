@@ -96,7 +96,7 @@ impl Contender<'_> {
         let first_ttl = if let Renew::AtMost(most) = renew { ttl.min(most) } else { ttl };
         let asked = now();
         let Some(guard) = self.acquire(&lock) else { return };
-        let hold = self.won(&guard, asked, first_ttl);
+        let hold = self.won(&guard, asked, first_ttl, ttl);
         self.section(&guard, &hold);
         self.end(guard, &hold, leak);
     }
@@ -114,10 +114,10 @@ impl Contender<'_> {
     }
 
     /// Writes down what it had in hand: what came before the look is the least that can be true.
-    fn won(&self, guard: &DistLockGuard, asked: Stamp, ttl: Duration) -> String {
+    fn won(&self, guard: &DistLockGuard, asked: Stamp, first_ttl: Duration, ttl: Duration) -> String {
         let acquired = now();
         let valid = acquired + nanos(guard.remaining());
-        let good_for = nanos(ttl - (ttl / 100 + Duration::from_millis(2)));
+        let good_for = nanos(first_ttl - first_ttl / 100 - Duration::from_millis(2));
         let sent = if valid > acquired { valid.saturating_sub(good_for) } else { asked };
         self.scribe.won(&Hold {
             key: guard.key().to_owned(),
@@ -126,7 +126,7 @@ impl Contender<'_> {
             sent,
             acquired,
             valid,
-            ttl: nanos(LONGEST_TTL),
+            ttl: nanos(ttl),
             ..Hold::default()
         })
     }
@@ -134,7 +134,7 @@ impl Contender<'_> {
     /// Read, work, write; sometimes longer than the lease.
     fn section(&mut self, guard: &DistLockGuard, hold: &str) {
         let number = self.resource.read(guard.key(), guard.fence());
-        let work = if self.dice.below(12) == 0 { self.dice.millis(300, 900) } else { self.dice.millis(0, 25) };
+        let work = if self.dice.below(10) == 0 { self.dice.millis(300, 1500) } else { self.dice.millis(0, 25) };
         let extend = self.dice.below(6) == 0;
         let end = Instant::now() + work;
         while !self.is_over() && Instant::now() < end {
@@ -142,7 +142,7 @@ impl Contender<'_> {
             self.look(guard, hold);
         }
         if extend {
-            // It may be lost, or Redis out of reach: the next look tells.
+            // By less than every ttl. It may be lost, or Redis out of reach: the next look tells.
             let _ = self.timed("extend", Some(IO), || guard.extend(Duration::from_millis(200)));
             self.look(guard, hold);
         }

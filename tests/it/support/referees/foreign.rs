@@ -209,8 +209,8 @@ mod tests {
         assert_eq!(flags(&[&TAKE_A[..], &[other; 7], &[foreign]].concat()), 1, "it stands still");
         let brief = [TAKE_A[0], r#"lua] "SET" "k" "a" "PX" "150""#];
         assert_eq!(flags(&[&brief[..], &[other, foreign]].concat()), 0, "it is over");
-        let persisted = [r#"lua] "PERSIST" "k""#, r#"1.1.1.1:1] "PERSIST" "k""#];
-        assert_eq!(flags(&[&brief[..], &[other], &persisted, &[foreign]].concat()), 0, "it is over for good");
+        let persisted = r#"1.1.1.1:1] "PERSIST" "k""#;
+        assert_eq!(flags(&[&brief[..], &[other, persisted, foreign]].concat()), 0, "it is over for good");
         let renewed = [TAKE_A[0], r#"lua] "PEXPIRE" "k" "1000""#];
         assert_eq!(flags(&[&brief[..], &renewed, &[other, foreign]].concat()), 1, "it was renewed");
     }
