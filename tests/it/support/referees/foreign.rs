@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(after_a(&[r#"1.1.1.1:3] "FLUSHALL""#, foreign]), 0);
         let other = r#"1.1.1.1:3] "GET" "k""#;
         assert_eq!(flags(&[&TAKE_A[..], &[other; 7], &[foreign]].concat()), 1, "it stands still");
-        let brief = [TAKE_A[0], r#"lua] "SET" "k" "a" "PX" "150""#];
+        let brief = [TAKE_A[0], r#"lua] "SET" "k" "a" "PX" "250""#];
         assert_eq!(flags(&[&brief[..], &[other, foreign]].concat()), 0, "it is over");
         let persisted = r#"1.1.1.1:1] "PERSIST" "k""#;
         assert_eq!(flags(&[&brief[..], &[other, persisted, foreign]].concat()), 0, "it is over for good");
