@@ -4,9 +4,12 @@
 //! rule can say "the reply to the next `try`". What no rule matches passes. Nothing of it outlives it:
 //! its threads end before its drop does.
 
+mod pump;
+#[cfg(test)]
+mod tests;
+
 use std::{
-    collections::VecDeque,
-    io::{BufRead, BufReader, Write},
+    io::Write,
     net::{Shutdown, TcpListener, TcpStream},
     sync::{
         Arc, Condvar, Mutex, MutexGuard,
@@ -89,7 +92,7 @@ impl Proxy {
                 }
                 if !accepting.refusing.load(SeqCst) {
                     accepting.connections.fetch_add(1, SeqCst);
-                    join(&accepting, client, server);
+                    pump::join(&accepting, client, server);
                 }
             }
         });
@@ -216,108 +219,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Two threads a connection: requests one way, replies the other.
-fn join(shared: &Arc<Shared>, client: TcpStream, server: u16) {
-    let Ok(upstream) = TcpStream::connect(("127.0.0.1", server)) else { return };
-    for stream in [&client, &upstream] {
-        stream.set_nodelay(true).expect("a socket option");
-    }
-    let waiting: Arc<Mutex<VecDeque<Vec<u8>>>> = Arc::default();
-    let pumps = [(Way::Request, &client, &upstream), (Way::Reply, &upstream, &client)].map(|(way, from, to)| {
-        let (shared, waiting, from, to) = (Arc::clone(shared), Arc::clone(&waiting), clone(from), clone(to));
-        thread::spawn(move || {
-            let ends = [clone(&from), clone(&to)];
-            pump(&shared, way, from, to, &waiting);
-            ends.iter().for_each(|end| drop(end.shutdown(Shutdown::Both)));
-        })
-    });
-    let mut joints = lock(&shared.joints);
-    joints.retain(|joint| !joint.is_over());
-    joints.push(Joint { ends: [client, upstream], pumps });
-    // A refusal that came in between found nothing to cut.
-    if shared.refusing.load(SeqCst) {
-        joints.iter().for_each(Joint::cut);
-    }
-}
-
-fn clone(stream: &TcpStream) -> TcpStream {
-    stream.try_clone().expect("a second handle")
-}
-
-fn pump(shared: &Shared, way: Way, from: TcpStream, to: TcpStream, waiting: &Mutex<VecDeque<Vec<u8>>>) {
-    let mut from = BufReader::new(from);
-    let to = Arc::new(Mutex::new(to));
-    let mut mute = false;
-    while let Some(message) = read_message(&mut from) {
-        if pass_on(shared, way, message, &to, waiting, &mut mute).is_none() {
-            return;
-        }
-    }
-    // A held message must outlive its connection's other way: its sender gave up, and it still arrives.
-    while lock(&shared.held).iter().any(|(stream, _)| Arc::ptr_eq(stream, &to)) && !shared.is_closed() {
-        thread::sleep(Duration::from_millis(2));
-    }
-    if way == Way::Request {
-        // What was just released is executed before the connection goes.
-        shared.pause(Duration::from_millis(50));
-    }
-}
-
-/// Lets a message meet its fate; `None` if that is the end of its connection.
-fn pass_on(
-    shared: &Shared,
-    way: Way,
-    message: Vec<u8>,
-    to: &Receiver,
-    waiting: &Mutex<VecDeque<Vec<u8>>>,
-    mute: &mut bool,
-) -> Option<()> {
-    let request = match way {
-        Way::Request => {
-            lock(&shared.seen).push(message.clone());
-            message.clone()
-        }
-        Way::Reply => lock(waiting).pop_front().unwrap_or_default(),
-    };
-    let mut rules = lock(&shared.rules);
-    let fate = fate(&mut rules, way, &request);
-    // The server will answer whatever reaches it whole.
-    let reaches = !matches!(fate, Some(Fate::Lose | Fate::Cut | Fate::Halve));
-    if way == Way::Request && reaches && !*mute {
-        lock(waiting).push_back(request);
-    }
-    if *mute {
-        return Some(());
-    }
-    if fate == Some(Fate::Hold) {
-        // Still under the rules: `heal` finds it, or its rule is gone.
-        lock(&shared.held).push((Arc::clone(to), message));
-        return Some(());
-    }
-    drop(rules);
-    match fate {
-        Some(Fate::Lose | Fate::Hold) => Some(()),
-        Some(Fate::Cut) => None,
-        Some(Fate::Halve) => {
-            *mute = true;
-            lock(to).write_all(&message[..message.len() / 2]).ok()
-        }
-        Some(Fate::Precede(bytes)) => lock(to).write_all(&[bytes, &message].concat()).ok(),
-        Some(Fate::Delay(by)) => {
-            shared.pause(by);
-            lock(to).write_all(&message).ok()
-        }
-        None => lock(to).write_all(&message).ok(),
-    }
-}
-
-/// What the first rule that fits says, once less from then on.
-fn fate(rules: &mut [Rule], way: Way, request: &[u8]) -> Option<Fate> {
-    let rule = rules.iter_mut().find(|rule| rule.way == way && rule.times > 0 && (rule.matches)(request))?;
-    rule.times -= 1;
-    Some(rule.fate.clone())
-}
-
 impl Shared {
     fn is_closed(&self) -> bool {
         *lock(&self.closed.0)
@@ -326,101 +227,5 @@ impl Shared {
     /// Sleeps, but not beyond the proxy's end.
     fn pause(&self, d: Duration) {
         drop(self.closed.1.wait_timeout_while(lock(&self.closed.0), d, |closed| !*closed));
-    }
-}
-
-/// One whole RESP message as it stands on the wire.
-fn read_message(from: &mut impl BufRead) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut open = 1usize;
-    while open > 0 {
-        open -= 1;
-        let start = bytes.len();
-        if from.read_until(b'\n', &mut bytes).ok()? == 0 {
-            return None;
-        }
-        let line = bytes[start..].to_vec();
-        let count = || str::from_utf8(&line[1..]).ok()?.trim().parse::<i64>().ok();
-        match line[0] {
-            b'*' => open += usize::try_from(count()?).unwrap_or(0),
-            b'$' => {
-                let Ok(length) = usize::try_from(count()?) else { continue };
-                let end = bytes.len();
-                bytes.resize(end + length + 2, 0);
-                from.read_exact(&mut bytes[end..]).ok()?;
-            }
-            _ => {}
-        }
-    }
-    Some(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::support::{SLACK, Server};
-
-    fn ping(proxy: &Proxy, timeout: Duration) -> redis::RedisResult<redis::Connection> {
-        let mut connection = redis::Client::open(proxy.url())?.get_connection_with_timeout(timeout)?;
-        connection.set_read_timeout(Some(timeout))?;
-        connection.set_write_timeout(Some(timeout))?;
-        redis::cmd("PING").exec(&mut connection)?;
-        Ok(connection)
-    }
-
-    #[test]
-    fn it_delays_every_reply_by_a_time_until_it_is_healed() {
-        let server = Server::start();
-        let proxy = Proxy::to(server.port());
-        let mut connection = ping(&proxy, Duration::from_secs(9)).unwrap();
-        let mut took = || {
-            let start = std::time::Instant::now();
-            redis::cmd("PING").exec(&mut connection).unwrap();
-            start.elapsed()
-        };
-        let by = 2 * SLACK;
-        proxy.delay(Way::Reply, by);
-        assert!(took() >= by && took() >= by);
-        proxy.heal();
-        assert!(took() < SLACK);
-    }
-
-    #[test]
-    fn a_blocked_direction_holds_what_comes_and_the_other_one_passes() {
-        let server = Server::start();
-        let proxy = Proxy::to(server.port());
-        let mut connection = ping(&proxy, Duration::from_millis(50)).unwrap();
-        proxy.block(Way::Reply);
-        assert!(redis::cmd("SET").arg("k").arg(1).exec(&mut connection).is_err());
-        assert_eq!(server.ask::<i64>(&["GET", "k"]), 1, "requests pass");
-        assert!(ping(&proxy, Duration::from_millis(50)).is_err(), "new connections are blocked, too");
-        proxy.heal();
-        assert_eq!(proxy.held(), 0);
-        ping(&proxy, Duration::from_secs(9)).unwrap();
-    }
-
-    #[test]
-    fn the_nth_reply_is_lost_and_no_other() {
-        let server = Server::start();
-        let proxy = Proxy::to(server.port());
-        let mut connection = ping(&proxy, Duration::from_millis(50)).unwrap();
-        proxy.rule(Way::Reply, Fate::Lose, 1, nth(3, |request| contains(request, b"INCR")));
-        let mut lost = |_| redis::cmd("INCR").arg("n").query::<i64>(&mut connection).is_err();
-        assert_eq!([1, 2, 3].map(&mut lost), [false, false, true]);
-        assert_eq!(server.ask::<i64>(&["GET", "n"]), 3);
-    }
-
-    #[test]
-    fn no_thread_of_it_is_left_after_its_drop() {
-        let server = Server::start();
-        let proxy = Proxy::to(server.port());
-        let shared = Arc::downgrade(&proxy.shared);
-        let mut connections = [(); 4].map(|()| ping(&proxy, Duration::from_secs(9)).unwrap());
-        proxy.delay(Way::Request, Duration::from_secs(3600));
-        connections[0].send_packed_command(&redis::cmd("PING").get_packed_command()).unwrap();
-        proxy.block(Way::Reply);
-        drop(proxy);
-        // Every thread has a share of it.
-        assert_eq!(shared.strong_count(), 0);
     }
 }

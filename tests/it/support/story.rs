@@ -149,7 +149,7 @@ impl Scribe {
     }
 
     pub(crate) fn thread_left(&self, name: &str) {
-        self.line(&format!("thread {}", name.replace(' ', "_")));
+        self.line(&format!("thread {}", name.trim().replace(' ', "_")));
     }
 
     fn line(&self, text: &str) {
@@ -164,46 +164,86 @@ pub(crate) fn read(folder: &Path) -> Story {
     parse(&text)
 }
 
+/// What is told of by name, until all is read.
+#[derive(Default)]
+struct Reader<'a> {
+    story: Story,
+    holds: HashMap<&'a str, Hold>,
+    calls: HashMap<&'a str, Call>,
+}
+
 fn parse(text: &str) -> Story {
-    let mut story = Story::default();
-    let (mut holds, mut calls) = (HashMap::<&str, Hold>::new(), HashMap::<&str, Call>::new());
+    let mut reader = Reader::default();
     for line in text.lines() {
         let words: Vec<&str> = line.split(' ').collect();
-        let n = |i: usize| words[i].parse::<u64>().unwrap_or_else(|_| panic!("no number: {line}"));
-        let pid = |i: usize| u32::try_from(n(i)).expect("a process");
-        match words[0] {
-            "asked" => {
-                let bound = Some(n(5)).filter(|&bound| bound > 0);
-                let call = Call { pid: pid(2), what: words[3].to_owned(), from: n(4), to: None, bound };
-                calls.insert(words[1], call);
-            }
-            "answered" => calls.get_mut(words[1]).expect("a call").to = Some(n(2)),
-            "won" => {
-                let (key, token) = (words[2].to_owned(), words[3].to_owned());
-                let [fence, sent, acquired, valid, ttl] = [4, 5, 6, 7, 8].map(n);
-                let hold = Hold { key, token, fence, sent, acquired, valid, ttl, ..Hold::default() };
-                holds.insert(words[1], hold);
-            }
-            "valid" => {
-                let hold = holds.get_mut(words[1]).expect("a hold");
-                hold.valid = hold.valid.max(n(2));
-            }
-            "lost" => holds.get_mut(words[1]).expect("a hold").lost = Some(n(2)),
-            "release" => holds.get_mut(words[1]).expect("a hold").release = Some(n(2)),
-            "forgot" => {
-                let key = Some(words[1].to_owned()).filter(|key| key != "*");
-                story.losses.push(Loss { key, from: n(2), to: n(3) });
-            }
-            "stopped" => story.stops.push((pid(1), n(2), n(3))),
-            "killed" => story.killed.push(pid(1)),
-            "calm" => story.calm = n(1),
-            "thread" => story.threads.push(words[1].to_owned()),
-            _ => panic!("no such line: {line}"),
-        }
+        assert!(reader.call(&words) || reader.hold(&words) || reader.fault(&words), "no such line: {line}");
     }
-    story.holds = holds.into_values().collect();
-    story.calls = calls.into_values().collect();
-    story
+    let Reader { story, holds, calls } = reader;
+    Story { holds: holds.into_values().collect(), calls: calls.into_values().collect(), ..story }
+}
+
+fn n(word: &str) -> u64 {
+    word.parse().unwrap_or_else(|_| panic!("no number: {word}"))
+}
+
+fn pid(word: &str) -> u32 {
+    u32::try_from(n(word)).expect("a process")
+}
+
+impl<'a> Reader<'a> {
+    fn call(&mut self, words: &[&'a str]) -> bool {
+        match *words {
+            ["asked", id, of, what, from, bound] => {
+                let bound = Some(n(bound)).filter(|&bound| bound > 0);
+                let call = Call { pid: pid(of), what: what.to_owned(), from: n(from), to: None, bound };
+                self.calls.insert(id, call);
+            }
+            ["answered", id, at] => self.calls.get_mut(id).expect("a call").to = Some(n(at)),
+            _ => return false,
+        }
+        true
+    }
+
+    fn hold(&mut self, words: &[&'a str]) -> bool {
+        match *words {
+            ["won", id, key, token, fence, sent, acquired, valid, ttl] => {
+                let (key, token) = (key.to_owned(), token.to_owned());
+                let [fence, sent, acquired, valid, ttl] = [fence, sent, acquired, valid, ttl].map(n);
+                self.holds.insert(id, Hold { key, token, fence, sent, acquired, valid, ttl, ..Hold::default() });
+            }
+            ["valid", id, until] => {
+                let hold = self.known(id);
+                hold.valid = hold.valid.max(n(until));
+            }
+            ["lost", id, at] => {
+                let hold = self.known(id);
+                hold.lost = hold.lost.or(Some(n(at)));
+            }
+            ["release", id, at] => self.known(id).release = Some(n(at)),
+            _ => return false,
+        }
+        true
+    }
+
+    fn fault(&mut self, words: &[&str]) -> bool {
+        let story = &mut self.story;
+        match *words {
+            ["forgot", key, from, to] => {
+                let key = Some(key.to_owned()).filter(|key| key != "*");
+                story.losses.push(Loss { key, from: n(from), to: n(to) });
+            }
+            ["stopped", of, from, to] => story.stops.push((pid(of), n(from), n(to))),
+            ["killed", of] => story.killed.push(pid(of)),
+            ["calm", at] => story.calm = n(at),
+            ["thread", name] => story.threads.push(name.to_owned()),
+            _ => return false,
+        }
+        true
+    }
+
+    fn known(&mut self, id: &str) -> &mut Hold {
+        self.holds.get_mut(id).expect("a hold")
+    }
 }
 
 #[cfg(test)]
