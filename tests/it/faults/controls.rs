@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, thread, time::Duration};
 
 use super::broken::{self, IO, KEY, Locker, Make, TTL, wall};
 use crate::support::proxy::contains;
-use crate::support::referees::{self, Referee};
+use crate::support::referees::{self, Flag, Referee};
 use crate::support::story::{Call, Hold, Loss, Story, nanos, now};
 use crate::support::witness::{self, Witness};
 use crate::support::{Fate, Proxy, SLACK, Server, Way, eventually, resource};
@@ -32,7 +32,9 @@ fn a_lease_that_counts_from_the_reply_is_flagged_by_i1() {
 
 #[test]
 fn a_setnx_getset_lock_is_flagged_by_i4() {
-    assert!(late_getset().contains(&Referee::I4));
+    let (first, flags) = late_getset();
+    let of_the_first = |flag: &Flag| flag.by == Referee::I4 && flag.what.contains(&first.token);
+    assert!(flags.iter().any(of_the_first), "{flags:?}");
 }
 
 #[test]
@@ -146,22 +148,21 @@ fn late_reply(make: Make) -> BTreeSet<Referee> {
 }
 
 /// Two find an old value that is over, and both replace it: the second one replaces the first one's.
-fn late_getset() -> BTreeSet<Referee> {
-    let server = Witness::server();
-    let _: () = server.ask(&["SET", KEY, &(wall() - 1000).to_string()]);
-    let witness = Witness::of(&server, &[KEY]);
-    let mut stage = Stage { server, witness, story: Story::default(), accepted: Vec::new() };
+fn late_getset() -> (Hold, Vec<Flag>) {
+    let mut stage = Stage::set();
+    let _: () = stage.server.ask(&["SET", KEY, &(wall() - 1000).to_string()]);
     let proxy = Proxy::to(stage.server.port());
     let (mut slow, mut first) = (broken::getset(&proxy.url()), broken::getset(&stage.server.url()));
     proxy.rule(Way::Request, Fate::Hold, 1, |request| contains(request, b"GETSET"));
-    thread::scope(|scope| {
+    let first = thread::scope(|scope| {
         let late = scope.spawn(|| slow.acquire());
         eventually(LONG, "it has seen that the old value is over", || proxy.held() == 1);
-        stage.play(&mut *first);
+        let first = stage.play(&mut *first);
         proxy.release();
         assert!(late.join().expect("an answer").is_none(), "it does not believe that it has it, either");
+        first
     });
-    stage.judge((slow, first, proxy))
+    (first, stage.witness.flags(&stage.server))
 }
 
 /// The server forgets everything between two holds.

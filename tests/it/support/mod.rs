@@ -10,7 +10,10 @@ pub(crate) mod ways;
 pub(crate) mod witness;
 pub(crate) mod workers;
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
 
 pub(crate) use proxy::{Fate, Proxy, Way};
 pub(crate) use server::Server;
@@ -26,4 +29,9 @@ pub(crate) fn eventually(limit: Duration, what: &str, mut condition: impl FnMut(
         assert!(Instant::now() < end, "not within {limit:?}: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Locks, also when a thread panicked under it: the test has failed then, and this is to say why.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

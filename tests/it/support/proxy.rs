@@ -12,12 +12,14 @@ use std::{
     io::Write,
     net::{Shutdown, TcpListener, TcpStream},
     sync::{
-        Arc, Condvar, Mutex, MutexGuard,
+        Arc, Condvar, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     thread::{self, JoinHandle},
     time::Duration,
 };
+
+use super::lock;
 
 /// What becomes of a request or a reply that a rule matches.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -214,10 +216,6 @@ pub(crate) const TRY: &str = include_str!("../../../src/server/script/try.lua");
 pub(crate) const RELEASE: &str = include_str!("../../../src/server/script/release.lua");
 pub(crate) const RENEW: &str = include_str!("../../../src/server/script/renew.lua");
 pub(crate) const LEAVE: &str = include_str!("../../../src/server/script/leave.lua");
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
 
 impl Shared {
     fn is_closed(&self) -> bool {

@@ -6,13 +6,13 @@
 use std::{
     io::{BufRead, BufReader, Write},
     net::{Shutdown, TcpStream},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
 use super::referees::{Flag, Left, foreign::Ownership};
-use super::{Server, eventually};
+use super::{Server, eventually, lock};
 
 const USER: &str = "witness";
 
@@ -125,8 +125,4 @@ fn look(connection: &mut redis::Connection, threads: &[String]) -> Left {
     // The witness, and this one.
     let connections = list.lines().count().saturating_sub(2);
     Left { keys, channels, connections, threads: threads.to_vec() }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
