@@ -39,9 +39,17 @@ fn a_random_run_breaks_no_promise() {
         thread::sleep((start + at).saturating_duration_since(Instant::now()));
         field.suffer(fault);
     }
+    let folder = field.folder.clone();
     let flags = field.judge();
     let first: Vec<String> = flags.iter().take(10).map(Flag::to_string).collect();
-    assert!(flags.is_empty(), "DISTLOCK_SEED={seed}: {} objections:\n{}", flags.len(), first.join("\n"));
+    assert!(
+        flags.is_empty(),
+        "DISTLOCK_SEED={seed}: {} objections; what happened is in {}:\n{}",
+        flags.len(),
+        folder.display(),
+        first.join("\n")
+    );
+    let _ = std::fs::remove_dir_all(&folder);
 }
 
 /// Where it happens.
@@ -196,9 +204,6 @@ impl Drop for Field {
         for worker in &mut self.workers {
             let _ = worker.child.kill();
             let _ = worker.child.wait();
-        }
-        if !thread::panicking() {
-            let _ = std::fs::remove_dir_all(&self.folder);
         }
     }
 }
