@@ -34,7 +34,10 @@ fn worker() {
         "lock and look" => lock_and_look(&url),
         "many locks" => crate::keeping::many_locks(&url),
         "panicking logger" => crate::faults::panicking_logger(&url),
-        other => panic!("no such task: {other}"),
+        other => match other.strip_prefix("contend ") {
+            Some(orders) => crate::faults::contender::contend(orders, &url),
+            None => panic!("no such task: {other}"),
+        },
     }
 }
 

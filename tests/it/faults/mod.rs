@@ -1,10 +1,15 @@
 //! What is promised under faults: lost and late messages, silent and restarted servers, error answers.
 
+mod broken;
+pub(crate) mod contender;
+mod controls;
 mod errors;
 mod foreign_code;
 mod late;
 mod lost;
 mod outage;
+mod plan;
+mod random;
 mod release;
 mod renewal;
 mod stale;

@@ -1,27 +1,37 @@
-//! A proxy between a client and its server that loses, holds and cuts what it is told to.
+//! A proxy between a client and its server that loses, holds, delays and cuts what it is told to.
 //!
 //! It knows where a request and a reply begin and end, and which reply answers which request, so that a
-//! rule can say "the reply to the next `try`". What no rule matches passes.
+//! rule can say "the reply to the next `try`". What no rule matches passes. Nothing of it outlives it:
+//! its threads end before its drop does.
+
+mod pump;
+#[cfg(test)]
+mod tests;
 
 use std::{
-    collections::VecDeque,
-    io::{BufRead, BufReader, Write},
+    io::Write,
     net::{Shutdown, TcpListener, TcpStream},
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Condvar, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
-    thread,
+    thread::{self, JoinHandle},
     time::Duration,
 };
+
+use super::lock;
+
+pub(crate) use pump::read_message;
 
 /// What becomes of a request or a reply that a rule matches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     /// It never arrives, and the connection stays as it is.
     Lose,
-    /// It arrives when [`Proxy::release`] is called.
+    /// It arrives when [`Proxy::release`] or [`Proxy::heal`] is called.
     Hold,
+    /// It arrives so much later, and what follows it on its connection after it.
+    Delay(Duration),
     /// It does not arrive, and the connection is closed.
     Cut,
     /// Its first half arrives, and then nothing.
@@ -39,6 +49,7 @@ pub(crate) enum Way {
 pub(crate) struct Proxy {
     port: u16,
     shared: Arc<Shared>,
+    acceptor: Option<JoinHandle<()>>,
 }
 
 /// Where a message goes.
@@ -52,16 +63,24 @@ struct Rule {
     times: usize,
 }
 
+/// Both ends of a connection, and the threads between them.
+struct Joint {
+    ends: [TcpStream; 2],
+    pumps: [JoinHandle<()>; 2],
+}
+
 #[derive(Default)]
 struct Shared {
+    /// Where it is taken with `held`, it is taken first.
     rules: Mutex<Vec<Rule>>,
     /// Requests in the order of their arrival here, whatever became of them.
     seen: Mutex<Vec<Vec<u8>>>,
     held: Mutex<Vec<(Receiver, Vec<u8>)>>,
-    streams: Mutex<Vec<TcpStream>>,
+    joints: Mutex<Vec<Joint>>,
     connections: AtomicUsize,
     refusing: AtomicBool,
-    closed: AtomicBool,
+    /// The proxy is being dropped; with its condition, which ends every delay.
+    closed: (Mutex<bool>, Condvar),
 }
 
 impl Proxy {
@@ -70,18 +89,18 @@ impl Proxy {
         let port = listener.local_addr().expect("its address").port();
         let shared = Arc::new(Shared::default());
         let accepting = Arc::clone(&shared);
-        thread::spawn(move || {
+        let acceptor = thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                if accepting.closed.load(SeqCst) {
+                if accepting.is_closed() {
                     return;
                 }
                 if !accepting.refusing.load(SeqCst) {
                     accepting.connections.fetch_add(1, SeqCst);
-                    join(&accepting, client, server);
+                    pump::join(&accepting, client, server);
                 }
             }
         });
-        Proxy { port, shared }
+        Proxy { port, shared, acceptor: Some(acceptor) }
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -96,6 +115,24 @@ impl Proxy {
     /// request that it answers.
     pub(crate) fn rule(&self, way: Way, fate: Fate, times: usize, matches: impl Fn(&[u8]) -> bool + Send + 'static) {
         lock(&self.shared.rules).push(Rule { way, matches: Box::new(matches), fate, times });
+    }
+
+    /// Every request, or every reply, of new connections too, is held: a partition of one direction,
+    /// until [`heal`](Proxy::heal).
+    pub(crate) fn block(&self, way: Way) {
+        self.rule(way, Fate::Hold, usize::MAX, |_| true);
+    }
+
+    /// Every request, or every reply, arrives so much later, until [`heal`](Proxy::heal).
+    pub(crate) fn delay(&self, way: Way, by: Duration) {
+        self.rule(way, Fate::Delay(by), usize::MAX, |_| true);
+    }
+
+    /// No rule is left, and what was held arrives, before all that comes after it.
+    pub(crate) fn heal(&self) {
+        let mut rules = lock(&self.shared.rules);
+        rules.clear();
+        self.release();
     }
 
     /// No rule is left: everything passes, but for what is held.
@@ -135,17 +172,40 @@ impl Proxy {
     pub(crate) fn refuse(&self, refusing: bool) {
         self.shared.refusing.store(refusing, SeqCst);
         if refusing {
-            lock(&self.shared.streams).drain(..).for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+            lock(&self.shared.joints).iter().for_each(Joint::cut);
         }
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.shared.closed.store(true, SeqCst);
+        *lock(&self.shared.closed.0) = true;
+        self.shared.closed.1.notify_all();
+        // Wakes the acceptor, which opens no connection from here on.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
-        lock(&self.shared.streams).drain(..).for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+        let joints: Vec<Joint> = lock(&self.shared.joints).drain(..).collect();
+        joints.iter().for_each(Joint::cut);
+        joints.into_iter().flat_map(|joint| joint.pumps).for_each(|pump| drop(pump.join()));
     }
+}
+
+impl Joint {
+    fn cut(&self) {
+        self.ends.iter().for_each(|end| drop(end.shutdown(Shutdown::Both)));
+    }
+
+    fn is_over(&self) -> bool {
+        self.pumps.iter().all(JoinHandle::is_finished)
+    }
+}
+
+/// The n-th of those that match, counted from 1.
+pub(crate) fn nth(n: usize, matches: impl Fn(&[u8]) -> bool + Send) -> impl Fn(&[u8]) -> bool + Send {
+    let count = AtomicUsize::new(0);
+    move |request| matches(request) && count.fetch_add(1, SeqCst) + 1 == n
 }
 
 /// Is it a call of this script, by its digest or its source?
@@ -163,114 +223,13 @@ pub(crate) const RELEASE: &str = include_str!("../../../src/server/script/releas
 pub(crate) const RENEW: &str = include_str!("../../../src/server/script/renew.lua");
 pub(crate) const LEAVE: &str = include_str!("../../../src/server/script/leave.lua");
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-/// Two threads a connection: requests one way, replies the other.
-fn join(shared: &Arc<Shared>, client: TcpStream, server: u16) {
-    let Ok(upstream) = TcpStream::connect(("127.0.0.1", server)) else { return };
-    let clone = |stream: &TcpStream| stream.try_clone().expect("a second handle");
-    for stream in [&client, &upstream] {
-        stream.set_nodelay(true).expect("a socket option");
-        lock(&shared.streams).push(clone(stream));
-    }
-    let waiting: Arc<Mutex<VecDeque<Vec<u8>>>> = Arc::default();
-    let pumps = [(Way::Request, clone(&client), clone(&upstream)), (Way::Reply, upstream, client)];
-    for (way, from, to) in pumps {
-        let (shared, waiting) = (Arc::clone(shared), Arc::clone(&waiting));
-        thread::spawn(move || {
-            let ends = [clone_of(&from), clone_of(&to)];
-            pump(&shared, way, from, to, &waiting);
-            ends.iter().flatten().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
-        });
-    }
-}
-
-fn clone_of(stream: &TcpStream) -> Option<TcpStream> {
-    stream.try_clone().ok()
-}
-
-fn pump(shared: &Shared, way: Way, from: TcpStream, to: TcpStream, waiting: &Mutex<VecDeque<Vec<u8>>>) {
-    let mut from = BufReader::new(from);
-    let to = Arc::new(Mutex::new(to));
-    let mut mute = false;
-    while let Some(message) = read_message(&mut from) {
-        let request = match way {
-            Way::Request => {
-                lock(&shared.seen).push(message.clone());
-                message.clone()
-            }
-            Way::Reply => lock(waiting).pop_front().unwrap_or_default(),
-        };
-        let fate = shared.fate(way, &request);
-        // The server will answer whatever reaches it whole.
-        let reaches = !matches!(fate, Some(Fate::Lose | Fate::Cut | Fate::Halve));
-        if way == Way::Request && reaches && !mute {
-            lock(waiting).push_back(message.clone());
-        }
-        if mute {
-            continue;
-        }
-        let sent = match fate {
-            None => lock(&to).write_all(&message),
-            Some(Fate::Lose) => Ok(()),
-            Some(Fate::Hold) => {
-                lock(&shared.held).push((Arc::clone(&to), message));
-                Ok(())
-            }
-            Some(Fate::Cut) => return,
-            Some(Fate::Halve) => {
-                mute = true;
-                lock(&to).write_all(&message[..message.len() / 2])
-            }
-            Some(Fate::Precede(bytes)) => lock(&to).write_all(&[bytes, &message].concat()),
-        };
-        if sent.is_err() {
-            return;
-        }
-    }
-    // A held message must outlive its connection's other way: its sender gave up, and it still arrives.
-    while lock(&shared.held).iter().any(|(stream, _)| Arc::ptr_eq(stream, &to)) && !shared.closed.load(SeqCst) {
-        thread::sleep(Duration::from_millis(2));
-    }
-    if way == Way::Request {
-        // What was just released is executed before the connection goes.
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
 impl Shared {
-    fn fate(&self, way: Way, request: &[u8]) -> Option<Fate> {
-        let mut rules = lock(&self.rules);
-        let rule = rules.iter_mut().find(|rule| rule.way == way && rule.times > 0 && (rule.matches)(request))?;
-        rule.times -= 1;
-        Some(rule.fate.clone())
+    fn is_closed(&self) -> bool {
+        *lock(&self.closed.0)
     }
-}
 
-/// One whole RESP message as it stands on the wire.
-pub(crate) fn read_message(from: &mut impl BufRead) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut open = 1usize;
-    while open > 0 {
-        open -= 1;
-        let start = bytes.len();
-        if from.read_until(b'\n', &mut bytes).ok()? == 0 {
-            return None;
-        }
-        let line = bytes[start..].to_vec();
-        let count = || str::from_utf8(&line[1..]).ok()?.trim().parse::<i64>().ok();
-        match line[0] {
-            b'*' => open += usize::try_from(count()?).unwrap_or(0),
-            b'$' => {
-                let Ok(length) = usize::try_from(count()?) else { continue };
-                let end = bytes.len();
-                bytes.resize(end + length + 2, 0);
-                from.read_exact(&mut bytes[end..]).ok()?;
-            }
-            _ => {}
-        }
+    /// Sleeps, but not beyond the proxy's end.
+    fn pause(&self, d: Duration) {
+        drop(self.closed.1.wait_timeout_while(lock(&self.closed.0), d, |closed| !*closed));
     }
-    Some(bytes)
 }

@@ -15,12 +15,14 @@ pub(crate) fn start(task: &str, server: &Server) -> Child {
     start_at(task, &server.url())
 }
 
-/// The same for an address, which may be a proxy's.
+/// The same for an address, which may be a proxy's. The process sees the end of its standard input when
+/// the test closes it, or ends itself.
 pub(crate) fn start_at(task: &str, url: &str) -> Child {
     Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", "processes::worker", "--ignored", "--nocapture", "--test-threads", "1"])
         .env(TASK, task)
         .env(URL, url)
+        .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
         .expect("a worker process")
