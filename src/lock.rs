@@ -18,7 +18,7 @@ use crate::error::{About, Error, Result};
 use crate::nodes::Key;
 use crate::options::{Checked, LockOptions};
 use crate::token;
-use crate::waiting::{Asker, Gate, LocalKey, Refusal, Seat, Won};
+use crate::waiting::{Asker, Gate, Left, LocalKey, Refusal, Won};
 
 pub use guard::DistLockGuard;
 
@@ -53,7 +53,7 @@ pub struct DistLock(Arc<Inner>);
 struct Inner {
     client: LockClient,
     local: Arc<LocalKey>,
-    gate: Arc<Gate<Seat>>,
+    gate: Arc<Gate<Left>>,
     options: Checked,
 }
 

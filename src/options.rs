@@ -26,6 +26,7 @@ pub struct LockOptions {
     label: Option<Arc<str>>,
     interrupt: Option<Interrupt>,
     on_lost: Option<OnLost>,
+    local_passes: u8,
 }
 
 /// Options that were found good.
@@ -49,6 +50,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
 const MOST_SPINS: u32 = 1000;
 const LONGEST_LABEL: usize = 64;
+/// A lease has a block of fences: one for the guard that got it from Redis, the others for these.
+const MOST_PASSES: u8 = 16;
 
 impl LockOptions {
     /// The defaults: a ttl of 30 s, renewed while held; a wait rides out 30 s of outage.
@@ -62,6 +65,7 @@ impl LockOptions {
             label: None,
             interrupt: None,
             on_lost: None,
+            local_passes: MOST_PASSES,
         }
     }
 
@@ -93,6 +97,17 @@ impl LockOptions {
     #[must_use]
     pub const fn backoff(mut self, b: Backoff) -> LockOptions {
         self.backoff = b;
+        self
+    }
+
+    /// How often a lease is passed from thread to thread of this process without asking Redis, before
+    /// other processes get their turn; each pass is a guard with a fence of its own. It is passed on to
+    /// whoever waits longest, for at most 50 ms since it was taken from Redis, and while a third of the
+    /// ttl, or 250 ms, is left of it; never with [`Renew::Never`]. Defaults to 16, which is the most; 0
+    /// turns it off.
+    #[must_use]
+    pub const fn local_passes(mut self, n: u8) -> LockOptions {
+        self.local_passes = n;
         self
     }
 
@@ -146,11 +161,15 @@ impl LockOptions {
         if let Some(label) = &self.label {
             check_label(label)?;
         }
+        if self.local_passes > MOST_PASSES {
+            let n = self.local_passes;
+            return Err(Error::invalid(format!("{n} local_passes are more than {MOST_PASSES}")));
+        }
         Ok(self.unchecked())
     }
 
     fn unchecked(&self) -> Checked {
-        let terms = Terms { ttl: self.ttl, renew: self.renew };
+        let terms = Terms { ttl: self.ttl, renew: self.renew, passes: self.local_passes };
         Checked {
             shape: Shape { terms, label: self.label.clone() },
             manner: Manner {
@@ -215,6 +234,7 @@ mod tests {
             (new().backoff(Backoff::new().first_pause(Duration::ZERO)), "first pause of 0ns is below 100µs"),
             (new().backoff(Backoff::new().cap(Duration::from_millis(1))), "first pause of 2ms is above 1ms"),
             (new().backoff(Backoff::new().cap(Duration::MAX)), "is above 60s"),
+            (new().local_passes(17), "17 local_passes are more than 16"),
             (new().label(""), "label of 0 characters"),
             (new().label("x".repeat(65)), "label of 65 characters"),
             (new().label("a b"), "has ' '"),

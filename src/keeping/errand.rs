@@ -75,8 +75,8 @@ impl Errand {
     /// When to go on after `performed`; `None` if it is done.
     pub(crate) fn after(&mut self, performed: &Performed, nodes: &dyn Nodes) -> Option<Moment> {
         match (&performed.verdict, self.task) {
-            (Err(_), _) => self.again(),
-            (Ok(Verdict::NotYet), Task::Leave(_)) => self.at(Moment::now().after(self.io)),
+            (Err(_), _) => self.again(nodes),
+            (Ok(Verdict::NotYet), Task::Leave(_)) => self.at(Moment::now().after(self.io), nodes),
             (Ok(_), Task::Release(Some(not_after))) => {
                 self.task = Task::Leave(not_after);
                 Some(self.begin(nodes))
@@ -89,20 +89,21 @@ impl Errand {
     }
 
     /// When to try again after no answer.
-    pub(crate) fn again(&mut self) -> Option<Moment> {
+    pub(crate) fn again(&mut self, nodes: &dyn Nodes) -> Option<Moment> {
         self.failures += 1;
         let pause = (self.io / 16 * (1 << self.failures.min(4))).max(Duration::from_millis(2));
-        self.at(Moment::now().after(pause))
+        self.at(Moment::now().after(pause), nodes)
     }
 
-    fn at(&self, next: Moment) -> Option<Moment> {
+    fn at(&mut self, next: Moment, nodes: &dyn Nodes) -> Option<Moment> {
         if next < self.until {
             return Some(next);
         }
-        if matches!(self.task, Task::Release(_)) {
-            let key = &self.key.text;
-            contained(|| warn!("lock {key:?} could not be released while its lease lasted: it ended by its ttl"));
-        }
-        None
+        let Task::Release(ghost) = self.task else { return None };
+        let key = &self.key.text;
+        contained(|| warn!("lock {key:?} could not be released while its lease lasted: it ended by its ttl"));
+        // What a late attempt may have taken since is not covered by that.
+        self.task = Task::Leave(ghost?);
+        Some(self.begin(nodes))
     }
 }

@@ -17,7 +17,7 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-use super::lease::{self, Terms};
+use super::lease::{self, Renew, Terms};
 use super::lost::{Lost, LostReason, OnLost};
 use super::notifier::Notifier;
 use crate::clock::Moment;
@@ -40,9 +40,12 @@ pub(crate) struct Held {
     pub(crate) id: u64,
     /// Where a copy of an attempt may still be executed: what is to be taken back after the release.
     pub(crate) ghost: Option<NotAfter>,
-    /// When the first lease was asked for, and when the last one ends at the latest.
+    /// When it was acquired, and when its last lease ends at the latest.
     start: Moment,
     end: Moment,
+    /// When the lease was taken from Redis, and how often it was passed on since.
+    taken: Moment,
+    passes: u8,
     /// Until when the lease is good; the bits of a `Moment`. Written under `state` only.
     valid: AtomicU64,
     /// Guards every change of the lease, so that losing, renewing and closing have an order.
@@ -86,6 +89,17 @@ struct State {
     closed: bool,
 }
 
+/// Where a hold is kept, and who wants to know of its loss.
+pub(crate) struct Place {
+    pub(crate) id: u64,
+    pub(crate) io: Duration,
+    pub(crate) bystander: Weak<dyn Bystander>,
+    pub(crate) told: Option<Told>,
+}
+
+/// A lease is passed on for no longer than this since it was taken from Redis: other processes wait, too.
+const LONGEST_PASSING: Duration = Duration::from_millis(50);
+
 /// What a hold begins with.
 pub(crate) struct Grant {
     pub(crate) fence: u64,
@@ -95,32 +109,73 @@ pub(crate) struct Grant {
 }
 
 impl Held {
-    pub(crate) fn new(
-        key: &Arc<Key>,
-        token: String,
-        terms: Terms,
-        grant: &Grant,
-        (id, io): (u64, Duration),
-        interested: (Weak<dyn Bystander>, Option<Told>),
-    ) -> Arc<Held> {
+    pub(crate) fn new(key: &Arc<Key>, token: String, terms: Terms, grant: &Grant, place: Place) -> Arc<Held> {
         Arc::new(Held {
             key: Arc::clone(key),
             token,
             fence: grant.fence,
             terms,
-            io,
-            id,
+            io: place.io,
+            id: place.id,
             ghost: grant.ghost,
             start: grant.sent,
             end: terms.end(grant.sent),
+            taken: grant.sent,
+            passes: 0,
             valid: AtomicU64::new(lease::valid_until(grant.sent, grant.ttl).to_bits()),
             state: Mutex::default(),
             ended: Condvar::new(),
-            due: AtomicU64::new(0),
+            due: AtomicU64::new(terms.due(grant.sent).unwrap_or(Moment::NEVER).to_bits()),
             failures: AtomicU32::new(0),
-            bystander: interested.0,
-            told: interested.1,
+            bystander: place.bystander,
+            told: place.told,
         })
+    }
+
+    /// The hold of the next thread, which the lease is passed on to: as good as it is here, and with the
+    /// next fence of its block.
+    pub(crate) fn passed(&self, place: Place) -> Arc<Held> {
+        let start = Moment::now();
+        Arc::new(Held {
+            key: Arc::clone(&self.key),
+            token: self.token.clone(),
+            fence: self.fence + 1,
+            terms: self.terms,
+            io: place.io,
+            id: place.id,
+            ghost: self.ghost,
+            start,
+            end: self.terms.end(start),
+            taken: self.taken,
+            passes: self.passes + 1,
+            valid: AtomicU64::new(self.valid().to_bits()),
+            state: Mutex::default(),
+            ended: Condvar::new(),
+            due: AtomicU64::new(self.due().to_bits()),
+            failures: AtomicU32::new(0),
+            bystander: place.bystander,
+            told: place.told,
+        })
+    }
+
+    /// Is the lease good for another thread: is enough of it left, and is it not the others' turn? (One
+    /// that is not renewed is never passed on: whoever asks for it counts on a whole one.)
+    pub(crate) fn may_be_passed(&self) -> bool {
+        let now = Moment::now();
+        self.terms.renew != Renew::Never
+            && self.passes < self.terms.passes
+            && now < self.taken.after(LONGEST_PASSING)
+            && now.until(self.valid()) >= self.terms.least_passed()
+    }
+
+    /// The guard goes and the lease stays: neither renewed nor lost here any more. `false` if it is lost.
+    pub(crate) fn close_good(&self) -> bool {
+        let mut state = self.state.lock();
+        if state.closed || state.loss.is_some() || !self.is_valid() {
+            return false;
+        }
+        state.closed = true;
+        true
     }
 
     /// When it was acquired.
@@ -211,9 +266,9 @@ impl Held {
         Some(Lost { key: Arc::clone(&self.key.text), fence: self.fence, reason })
     }
 
-    /// The guard goes: from here on the hold is neither renewed nor lost. `false` if it went before.
-    pub(crate) fn close(&self) -> bool {
-        !std::mem::replace(&mut self.state.lock().closed, true)
+    /// The guard goes: from here on the hold is neither renewed nor lost.
+    pub(crate) fn close(&self) {
+        self.state.lock().closed = true;
     }
 
     pub(crate) fn is_closed(&self) -> bool {

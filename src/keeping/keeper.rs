@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::held::{Bystander, Grant, Held, Told};
+use super::held::{Bystander, Grant, Held, Place, Told};
 use super::lease::Terms;
 use super::lost::OnLost;
 use super::notifier::Notifier;
@@ -55,8 +55,32 @@ impl Keeper {
         bystander: Weak<dyn Bystander>,
         on_lost: Option<&OnLost>,
     ) -> Arc<Held> {
+        Held::new(key, token, terms, grant, self.place(&terms, bystander, on_lost))
+    }
+
+    /// A hold of a lease that another thread passes on.
+    pub(crate) fn hold_passed(
+        &self,
+        passed: &Held,
+        bystander: Weak<dyn Bystander>,
+        on_lost: Option<&OnLost>,
+    ) -> Arc<Held> {
+        passed.passed(self.place(&passed.terms, bystander, on_lost))
+    }
+
+    fn place(&self, terms: &Terms, bystander: Weak<dyn Bystander>, on_lost: Option<&OnLost>) -> Place {
         let told = on_lost.map(|on_lost| Told::new(on_lost.clone(), Arc::clone(&self.notifier)));
-        Held::new(key, token, terms, grant, (self.watchdog.next_id(), self.io(&terms)), (bystander, told))
+        Place { id: self.watchdog.next_id(), io: self.io(terms), bystander, told }
+    }
+
+    /// From now on the hold is kept by nobody: it is about to be passed on. `false` if it is lost.
+    pub(crate) fn let_go(&self, held: &Held) -> bool {
+        let good = held.close_good();
+        if good {
+            self.watchdog.forget(held);
+            self.notifier.forget(held);
+        }
+        good
     }
 
     /// From now on the hold is renewed, and its user told if it is lost.

@@ -28,9 +28,17 @@ pub enum Renew {
 pub(crate) struct Terms {
     pub(crate) ttl: Duration,
     pub(crate) renew: Renew,
+    /// How often it may be passed from thread to thread.
+    pub(crate) passes: u8,
 }
 
 impl Terms {
+    /// What must be left of a lease that is passed on. Not a third of a long one: a lease that another
+    /// process granted is short until its first renewal.
+    pub(crate) fn least_passed(&self) -> Duration {
+        (self.ttl / 3).min(Duration::from_millis(250))
+    }
+
     /// The ttl with which the lock is acquired.
     pub(crate) fn first_ttl(&self) -> Duration {
         match self.renew {
@@ -102,7 +110,7 @@ mod tests {
     }
 
     fn terms(renew: Renew) -> Terms {
-        Terms { ttl: ms(3000), renew }
+        Terms { ttl: ms(3000), renew, passes: 16 }
     }
 
     #[test]

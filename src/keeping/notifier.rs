@@ -65,7 +65,7 @@ fn work(agenda: &Agenda<Arc<Held>>) {
         let Some((_, held)) = next else { continue };
         if held.is_valid() && !held.is_closed() {
             // Renewed meanwhile.
-            agenda.change(|jobs| look_again(jobs, held));
+            drop(agenda.change(|jobs| look_again(jobs, held)));
             continue;
         }
         held.lose(None);
@@ -75,13 +75,18 @@ fn work(agenda: &Agenda<Arc<Held>>) {
     }
 }
 
-/// Enters a hold at the end of its lease; which is past, if it was lost since we looked.
-fn look_again(jobs: &mut Jobs<Arc<Held>>, held: Arc<Held>) {
+/// Enters a hold at the end of its lease; which is past, if it was lost since we looked. What is not
+/// entered comes back.
+fn look_again(jobs: &mut Jobs<Arc<Held>>, held: Arc<Held>) -> Option<Arc<Held>> {
+    // Closed since we looked: `forget` found nothing here.
+    if held.is_closed() {
+        return Some(held);
+    }
     let end = held.valid();
     if let Some(told) = held.told() {
         told.set_looked_at(end);
     }
-    jobs.insert((end, held.id), held);
+    jobs.insert((end, held.id), held)
 }
 
 fn tell(told: &Told, lost: &Lost) {

@@ -52,9 +52,8 @@ impl Watchdog {
 
     /// Renews this hold from now on, if its terms say so.
     pub(crate) fn keep(&self, held: &Arc<Held>) {
-        if let Some(due) = held.terms.due(held.start()) {
-            held.set_due(due);
-            self.enter(due, held.id, Job::Renew(Arc::clone(held)));
+        if held.terms.renew != Renew::Never {
+            self.enter(held.due(), held.id, Job::Renew(Arc::clone(held)));
         }
     }
 
@@ -89,7 +88,7 @@ fn work(agenda: &Agenda<Job>, nodes: &dyn Nodes) {
         let mut next = Vec::new();
         // A defect of ours must not end the renewal of all locks.
         if !contained(|| next = perform(nodes, &mut jobs)) {
-            next = jobs.iter_mut().map(Job::again).collect();
+            next = jobs.iter_mut().map(|job| job.again(nodes)).collect();
         }
         let over = agenda.change(|agenda| enter_again(agenda, jobs, next));
         drop(over);
@@ -150,10 +149,10 @@ impl Job {
     }
 
     /// When to try again after nothing was heard.
-    fn again(&mut self) -> Option<Moment> {
+    fn again(&mut self, nodes: &dyn Nodes) -> Option<Moment> {
         match self {
             Job::Renew(held) => Some(held.retry_at(Moment::now())),
-            Job::Errand(_, errand) => errand.again(),
+            Job::Errand(_, errand) => errand.again(nodes),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::keeping::{Ended, Held, Keeper, LostReason, lease, longest_ghost};
 use crate::nodes::{Performed, Verdict};
 use crate::options::LONGEST_TTL;
 use crate::token;
-use crate::waiting::{LocalKey, Seat, Turn, Won};
+use crate::waiting::{Left, LocalKey, Turn, Won};
 
 /// A held lock. Dropping it releases; [`unlock`](DistLockGuard::unlock) releases and says whether the
 /// section was covered.
@@ -31,7 +31,7 @@ pub struct DistLockGuard {
     pub(super) keeper: Arc<Keeper>,
     local: Arc<LocalKey>,
     pub(super) held: Arc<Held>,
-    turn: Option<Turn<Seat>>,
+    turn: Option<Turn<Left>>,
     /// Released, or given away: Drop has nothing to do.
     ended: bool,
 }
@@ -161,18 +161,18 @@ impl DistLockGuard {
         let Performed { verdict, .. } = self.keeper.nodes.perform(&self.held.renewal(ttl), self.held.io);
         let loss = match verdict {
             Ok(Verdict::Ours) if self.held.renewed(sent, ttl) => return Ok(()),
-            Ok(Verdict::Ours) => LostReason::Expired,
-            Ok(Verdict::Gone) => LostReason::Deleted,
-            Ok(_) => LostReason::Taken,
+            Ok(Verdict::Ours) => None,
+            Ok(Verdict::Gone) => Some(LostReason::Deleted),
+            Ok(_) => Some(LostReason::Taken),
             Err(failure) => return Err(self.about().failed(doing, failure)),
         };
         Err(self.found_lost(loss))
     }
 
-    /// Redis says that the hold is over.
-    pub(super) fn found_lost(&self, loss: LostReason) -> Error {
-        self.held.lose(Some(loss));
-        self.about().lost(self.held.loss().unwrap_or(loss))
+    /// Redis says that the hold is over, or (`None`) the clock does.
+    pub(super) fn found_lost(&self, loss: Option<LostReason>) -> Error {
+        self.held.lose(loss);
+        self.about().lost(self.held.loss().unwrap_or(LostReason::Expired))
     }
 
     /// A lost hold does not come back, and a forked child has none.
@@ -200,6 +200,9 @@ impl DistLockGuard {
 
     fn end(&mut self) -> Ended {
         self.ended = true;
+        if self.pass_on() {
+            return Ended::Covered;
+        }
         let ended = self.keeper.release(&self.held);
         if matches!(ended, Ended::Covered) {
             self.local.news.answered();
@@ -213,6 +216,27 @@ impl DistLockGuard {
         // Only now may the next thread of this process ask.
         self.turn = None;
         ended
+    }
+
+    /// Hands the lease to the next thread that waits here, without asking Redis; `false`: to nobody.
+    fn pass_on(&mut self) -> bool {
+        let worth_it = |turn: &mut Turn<Left>| turn.has_successor() && self.held.may_be_passed();
+        let Some(turn) = self.turn.take_if(worth_it) else { return false };
+        if !self.keeper.let_go(&self.held) {
+            self.turn = Some(turn);
+            return false;
+        }
+        match turn.pass(Left::Lease(Arc::clone(&self.held)), Arc::clone(&self.held) as _) {
+            Ok(()) => {
+                self.local.news.touch();
+                debug!("{} passed on after {:?}", self.about(), self.held.start().until(Moment::now()));
+                true
+            }
+            Err((turn, _)) => {
+                self.turn = Some(turn);
+                false
+            }
+        }
     }
 
     pub(super) fn about(&self) -> About<'_> {

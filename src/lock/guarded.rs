@@ -87,8 +87,8 @@ impl DistLockGuard {
         let place = format!("under {}", self.about());
         match crate::guarded::run(&*self.keeper.nodes, condition, held.io, &place, send)? {
             Ok(value) => Ok(value),
-            Err(Written::Gone) => Err(self.found_lost(LostReason::Deleted)),
-            Err(_) => Err(self.found_lost(LostReason::Taken)),
+            Err(Written::Gone) => Err(self.found_lost(Some(LostReason::Deleted))),
+            Err(_) => Err(self.found_lost(Some(LostReason::Taken))),
         }
     }
 }

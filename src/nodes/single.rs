@@ -71,7 +71,7 @@ impl Single {
     ) -> (Result<Step, Failure>, bool) {
         let Attempt { key, token, ttl, hint, .. } = *attempt;
         let reply = self.ask(key, Verb::Try { token, ttl, hint, not_after }, until);
-        let at = reply.at;
+        let (at, answered) = (reply.at, reply.answer.is_ok());
         let step = read(reply.answer, Try::parse).map(|answer| {
             let (step, clock) = match answer {
                 Try::Held { fence, clock } => (Step::End(Outcome::Granted { fence, sent }), clock),
@@ -81,7 +81,9 @@ impl Single {
             self.link.health().clock.set(clock, at);
             step
         });
-        (step, reply.ghost)
+        // An answer that makes no sense may be that of an attempt which took the lock.
+        let ghost = reply.ghost || (answered && step.is_err());
+        (step, ghost)
     }
 
     fn version(&self, told: &str, until: Moment) -> Result<(), Failure> {

@@ -6,25 +6,38 @@
 
 use std::cell::RefCell;
 
-use super::asker::{Asker, Refusal, Won};
+use super::asker::{Asker, Refusal, TooLate, Won};
 use super::gate::{Busy, Refused, Turn};
 use super::head::{Head, Paused, Step};
 use super::interrupt::Interrupt;
-use super::seat::Seat;
+use super::seat::Left;
 use crate::clock::Moment;
 use crate::keeping::{Grant, lease};
+use crate::nodes::NotAfter;
 use crate::server::Failure;
+
+/// What a thread is that has its turn.
+enum Begun<'a> {
+    Won(Won),
+    Head(Head<'a>),
+}
 
 impl<'a> Asker<'a> {
     /// One attempt.
     pub(crate) fn once(self) -> Result<Won, Refusal> {
+        if self.local.is_held() {
+            return Err(Refusal::Taken);
+        }
         let turn = match self.gate.try_enter() {
             Ok(turn) => Some(turn),
             Err(Busy::Held) => return Err(Refusal::Taken),
             // The head may sleep for long; this caller wants to know now.
             Err(Busy::Asking) => None,
         };
-        self.head(turn).only_attempt()
+        match self.begin(turn) {
+            Begun::Won(won) => Ok(won),
+            Begun::Head(head) => head.only_attempt(),
+        }
     }
 
     /// Waits until `deadline`, or without one for as long as Redis answers.
@@ -36,7 +49,10 @@ impl<'a> Asker<'a> {
         if deadline.is_some_and(|deadline| deadline <= start) {
             return self.once();
         }
-        let mut head = self.head(Some(self.turn(start, deadline)?));
+        let mut head = match self.begin(Some(self.turn(start, deadline)?)) {
+            Begun::Won(won) => return Ok(won),
+            Begun::Head(head) => head,
+        };
         loop {
             let last = match head.pause(deadline) {
                 Paused::Interrupted => return Err(Refusal::Interrupted),
@@ -76,13 +92,25 @@ impl<'a> Asker<'a> {
         Ok(self.hold(token.to_owned(), &grant, self.gate.try_enter().ok()).ok())
     }
 
-    fn head(self, turn: Option<Turn<Seat>>) -> Head<'a> {
-        let left = turn.as_ref().and_then(Turn::take_seat).map(|seat| seat.paced_by(self.manner.backoff));
-        Head::new(self, turn, left.unwrap_or_else(|| self.new_seat()))
+    /// With the turn comes what the last one left: a lease that was passed on is held without asking
+    /// anybody; else the thread is head.
+    fn begin(self, turn: Option<Turn<Left>>) -> Begun<'a> {
+        let (seat, turn) = match turn.as_ref().and_then(Turn::inherit) {
+            Some(Left::Seat(seat)) => (seat.paced_by(self.manner.backoff), turn),
+            Some(Left::Lease(passed)) => match self.take_over(&passed, turn) {
+                Ok(won) => return Begun::Won(won),
+                Err(TooLate { turn, .. }) => {
+                    self.take_back(&passed.token, passed.ghost.unwrap_or(NotAfter::NONE));
+                    (self.new_seat(), turn)
+                }
+            },
+            None => (self.new_seat(), turn),
+        };
+        Begun::Head(Head::new(self, turn, seat))
     }
 
     /// Waits in the gate.
-    fn turn(self, start: Moment, deadline: Option<Moment>) -> Result<Turn<Seat>, Refusal> {
+    fn turn(self, start: Moment, deadline: Option<Moment>) -> Result<Turn<Left>, Refusal> {
         if let Ok(turn) = self.gate.try_enter() {
             return Ok(turn);
         }

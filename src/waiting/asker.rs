@@ -1,12 +1,15 @@
 //! One lock as the acquisition sees it: what it is about, what it knows, how it ends.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use super::backoff::Backoff;
 use super::gate::{Gate, Tenure, Turn};
 use super::interrupt::Interrupt;
 use super::local::{LocalKey, Shape};
-use super::seat::Seat;
+use super::seat::{Left, Seat};
 use crate::clock::Moment;
 use crate::keeping::{Bystander, Errand, Grant, Held, Keeper, OnLost};
 use crate::nodes::NotAfter;
@@ -26,7 +29,7 @@ pub(crate) struct Manner {
 pub(crate) struct Asker<'a> {
     pub(crate) keeper: &'a Keeper,
     pub(crate) local: &'a LocalKey,
-    pub(crate) gate: &'a Arc<Gate<Seat>>,
+    pub(crate) gate: &'a Arc<Gate<Left>>,
     pub(crate) shape: &'a Shape,
     pub(crate) manner: &'a Manner,
 }
@@ -36,7 +39,13 @@ pub(crate) struct Won {
     pub(crate) held: Arc<Held>,
     /// The place in the gate; a hold that was resumed, or won by a single attempt past a waiting head,
     /// has none.
-    pub(crate) turn: Option<Turn<Seat>>,
+    pub(crate) turn: Option<Turn<Left>>,
+}
+
+/// The lease was over before there could be a guard.
+pub(crate) struct TooLate {
+    pub(crate) held: Arc<Held>,
+    pub(crate) turn: Option<Turn<Left>>,
 }
 
 /// Why there is no lock.
@@ -54,21 +63,35 @@ impl Asker<'_> {
         Seat::new(self.keeper.tokens.token(self.shape.label.as_deref()), self.manner.backoff)
     }
 
-    /// The grant becomes a hold, if it is still good: the last look at the clock before a guard. One
-    /// that is over comes back as the error.
-    pub(super) fn hold(self, token: String, grant: &Grant, turn: Option<Turn<Seat>>) -> Result<Won, Won> {
-        let gate: Arc<dyn Bystander> = Arc::clone(self.gate) as _;
-        let (gate, on_lost) = (Arc::downgrade(&gate), self.manner.on_lost.as_ref());
-        let held = self.keeper.hold(&self.local.key, token, self.shape.terms, grant, gate, on_lost);
+    /// The grant becomes a hold, if it is still good.
+    pub(super) fn hold(self, token: String, grant: &Grant, turn: Option<Turn<Left>>) -> Result<Won, TooLate> {
+        let terms = self.shape.terms;
+        let on_lost = self.manner.on_lost.as_ref();
+        let held = self.keeper.hold(&self.local.key, token, terms, grant, self.bystander(), on_lost);
+        self.keep(held, turn)
+    }
+
+    /// The lease that another thread passed on becomes a hold, if it is still good.
+    pub(super) fn take_over(self, passed: &Held, turn: Option<Turn<Left>>) -> Result<Won, TooLate> {
+        self.keep(self.keeper.hold_passed(passed, self.bystander(), self.manner.on_lost.as_ref()), turn)
+    }
+
+    /// The last look at the clock before a guard.
+    fn keep(self, held: Arc<Held>, turn: Option<Turn<Left>>) -> Result<Won, TooLate> {
         if !held.is_valid() {
-            return Err(Won { held, turn });
+            return Err(TooLate { held, turn });
         }
-        self.local.had(held.fence);
+        self.local.held_by(&held);
         self.keeper.keep(&held);
         if let Some(turn) = &turn {
             turn.hold(Arc::clone(&held) as Arc<dyn Tenure>);
         }
         Ok(Won { held, turn })
+    }
+
+    fn bystander(self) -> Weak<dyn Bystander> {
+        let gate: Arc<dyn Bystander> = Arc::clone(self.gate) as _;
+        Arc::downgrade(&gate)
     }
 
     pub(super) fn is_interrupted(self) -> bool {
@@ -105,7 +128,7 @@ impl Asker<'_> {
     }
 }
 
-impl Bystander for Gate<Seat> {
+impl Bystander for Gate<Left> {
     fn lost(&self) {
         self.look_again();
     }
@@ -132,7 +155,7 @@ mod tests {
         let pool = Pool::new(Address::new(info, "test"), 1);
         let keeper = Keeper::new("test", Arc::new(Single::new(pool)), Duration::from_secs(1));
         let ttl = Duration::from_secs(1);
-        let shape = Shape { terms: Terms { ttl, renew: Renew::Never }, label: None };
+        let shape = Shape { terms: Terms { ttl, renew: Renew::Never, passes: 0 }, label: None };
         let local = Arc::new(Locals::new()).key("k");
         let manner = Manner { unreachable_after: ttl, backoff: Backoff::new(), interrupt: None, on_lost: None };
         let gate = local.gate(&shape);

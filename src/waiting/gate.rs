@@ -7,9 +7,13 @@
 //! | holder | the guard that it got | it is released, or its lease is over |
 //!
 //! The queue is served whenever the occupant leaves, under the one mutex, so that a place is never
-//! free while somebody waits. A holder whose lease is over makes room by itself: a guard that was
-//! leaked must not block its process for ever. There is no I/O here, and no Redis: what a head knows
-//! and its successor inherits is opaque.
+//! free while somebody waits. A holder may also pass its lease on: then the next thread is in as the
+//! holder that it is to become, and nobody asks Redis. A holder whose lease is over makes room by
+//! itself: a guard that was leaked must not block its process for ever.
+//!
+//! There is no I/O here, and no Redis: what a head knows, or a holder passes on, and its successor
+//! inherits is opaque. Nothing of it is dropped under the mutex: with a hold may go what its user
+//! gave it.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -22,7 +26,7 @@ pub(crate) trait Tenure: Send + Sync {
     fn until(&self) -> Moment;
 }
 
-/// `S` is what a head knows.
+/// `S` is what one occupant leaves to the next.
 pub(crate) struct Gate<S> {
     /// Guards who is in and who waits.
     state: Mutex<State<S>>,
@@ -32,8 +36,8 @@ struct State<S> {
     next_ticket: u64,
     occupant: Option<Occupant>,
     queue: VecDeque<Waiter>,
-    /// Left by a head that gave up, for the next one.
-    seat: Option<S>,
+    /// Left by a head that gave up, or a holder that passed on, for the next one.
+    left: Option<S>,
 }
 
 struct Occupant {
@@ -72,15 +76,16 @@ pub(crate) enum Busy {
 
 impl<S> Gate<S> {
     pub(crate) fn new() -> Gate<S> {
-        let state = State { next_ticket: 0, occupant: None, queue: VecDeque::new(), seat: None };
+        let state = State { next_ticket: 0, occupant: None, queue: VecDeque::new(), left: None };
         Gate { state: Mutex::new(state) }
     }
 
     /// A turn if nobody is in and nobody waits.
     pub(crate) fn try_enter(self: &Arc<Self>) -> Result<Turn<S>, Busy> {
+        let _over;
         let mut state = self.state.lock();
         if state.occupant.is_some() {
-            state.evict(Moment::now());
+            _over = state.evict(Moment::now());
             state.serve();
         }
         match &state.occupant {
@@ -108,9 +113,10 @@ impl<S> Gate<S> {
         };
         loop {
             let wake = {
+                let _over;
                 let mut state = self.state.lock();
                 let now = Moment::now();
-                state.evict(now);
+                _over = state.evict(now);
                 state.serve();
                 if state.is_in(ticket) {
                     return Ok(self.turn(ticket));
@@ -134,8 +140,9 @@ impl<S> Gate<S> {
 
     /// The holder may be lost: serves the queue if so.
     pub(crate) fn look_again(&self) {
+        let _over;
         let mut state = self.state.lock();
-        state.evict(Moment::now());
+        _over = state.evict(Moment::now());
         state.serve();
     }
 
@@ -174,21 +181,25 @@ impl<S> State<S> {
         tenure.map_or(Moment::NEVER, |tenure| tenure.until())
     }
 
-    /// A holder whose lease is over is in no longer.
-    fn evict(&mut self, now: Moment) {
-        if self.tenure_end() <= now {
-            self.occupant = None;
-        }
+    /// A holder whose lease is over is in no longer. (What is dropped of it is dropped by the caller.)
+    #[must_use]
+    fn evict(&mut self, now: Moment) -> Option<Occupant> {
+        if self.tenure_end() <= now { self.occupant.take() } else { None }
     }
 
     /// Lets the first waiter in if nobody is.
     fn serve(&mut self) {
-        if self.occupant.is_none()
-            && let Some(next) = self.queue.pop_front()
-        {
-            self.occupant = Some(Occupant { ticket: next.ticket, tenure: None });
-            next.thread.unpark();
+        if self.occupant.is_none() {
+            self.admit(None);
         }
+    }
+
+    /// The first waiter is in from now on, as a holder if there is a tenure; `false` if nobody waits.
+    fn admit(&mut self, tenure: Option<Arc<dyn Tenure>>) -> bool {
+        let Some(next) = self.queue.pop_front() else { return false };
+        self.occupant = Some(Occupant { ticket: next.ticket, tenure });
+        next.thread.unpark();
+        true
     }
 
     fn note(&mut self, ticket: u64, boundless: bool) {
@@ -201,26 +212,27 @@ impl<S> State<S> {
         self.queue.retain(|waiter| waiter.ticket != ticket);
     }
 
-    fn leave(&mut self, ticket: u64) {
+    #[must_use]
+    fn leave(&mut self, ticket: u64) -> Option<Occupant> {
         // A holder that was evicted finds somebody else in, and changes nothing.
-        if self.is_in(ticket) {
-            self.occupant = None;
-            self.serve();
-        }
+        let over = if self.is_in(ticket) { self.occupant.take() } else { None };
+        self.serve();
+        over
     }
 }
 
 impl<S> Turn<S> {
-    /// What the last head left.
-    pub(crate) fn take_seat(&self) -> Option<S> {
-        self.gate.state.lock().seat.take()
+    /// What the last occupant left.
+    pub(crate) fn inherit(&self) -> Option<S> {
+        self.gate.state.lock().left.take()
     }
 
     /// The head has the lock: from now on its lease says how long it is in.
     pub(crate) fn hold(&self, tenure: Arc<dyn Tenure>) {
+        let _over;
         let mut state = self.gate.state.lock();
         if let Some(occupant) = state.occupant.as_mut().filter(|occupant| occupant.ticket == self.ticket) {
-            occupant.tenure = Some(tenure);
+            _over = occupant.tenure.replace(tenure);
         }
     }
 
@@ -231,18 +243,36 @@ impl<S> Turn<S> {
 
     /// Gives up. The successor gets the seat as it is; without one it comes back.
     pub(crate) fn hand_over(self, seat: S) -> Result<(), S> {
+        let _over;
         let mut state = self.gate.state.lock();
         if state.queue.is_empty() || !state.is_in(self.ticket) {
             return Err(seat);
         }
-        state.seat = Some(seat);
-        state.leave(self.ticket);
+        state.left = Some(seat);
+        _over = state.leave(self.ticket);
+        Ok(())
+    }
+
+    /// The next thread is in as a holder from now on, and finds the lease; without one everything comes
+    /// back.
+    pub(crate) fn pass(self, lease: S, tenure: Arc<dyn Tenure>) -> Result<(), (Turn<S>, S)> {
+        let _over;
+        let mut state = self.gate.state.lock();
+        if state.queue.is_empty() || !state.is_in(self.ticket) {
+            drop(state);
+            return Err((self, lease));
+        }
+        state.left = Some(lease);
+        _over = state.occupant.take();
+        state.admit(Some(tenure));
+        drop(state);
         Ok(())
     }
 }
 
 impl<S> Drop for Turn<S> {
     fn drop(&mut self) {
-        self.gate.state.lock().leave(self.ticket);
+        let over = self.gate.state.lock().leave(self.ticket);
+        drop(over);
     }
 }

@@ -8,10 +8,10 @@ use std::{
 
 use log::{trace, warn};
 
-use super::asker::{Asker, Refusal, Won};
+use super::asker::{Asker, Refusal, TooLate, Won};
 use super::gate::Turn;
 use super::interrupt::Interrupt;
-use super::seat::Seat;
+use super::seat::{Left, Seat};
 use crate::clock::Moment;
 use crate::keeping::{Grant, lease};
 use crate::nodes::{Attempt, Attempted, NotAfter, Outcome};
@@ -40,13 +40,13 @@ const AFTER_EXPIRY: Duration = Duration::from_millis(2);
 /// The thread that asks Redis, with what it knows.
 pub(super) struct Head<'a> {
     asker: Asker<'a>,
-    turn: Option<Turn<Seat>>,
+    turn: Option<Turn<Left>>,
     /// There until the lock is won.
     seat: Option<Seat>,
 }
 
 impl<'a> Head<'a> {
-    pub(super) fn new(asker: Asker<'a>, turn: Option<Turn<Seat>>, seat: Seat) -> Head<'a> {
+    pub(super) fn new(asker: Asker<'a>, turn: Option<Turn<Left>>, seat: Seat) -> Head<'a> {
         Head { asker, turn, seat: Some(seat) }
     }
 
@@ -105,7 +105,7 @@ impl<'a> Head<'a> {
         let Some(seat) = self.seat.take() else { return Step::TooLate };
         match self.asker.hold(seat.token, grant, self.turn.take()) {
             Ok(won) => Step::Won(won),
-            Err(Won { held, turn }) => {
+            Err(TooLate { held, turn }) => {
                 self.asker.take_back(&held.token, grant.ghost.unwrap_or(NotAfter::NONE));
                 self.turn = turn;
                 self.seat = Some(Seat { pauses: seat.pauses, said: seat.said, ..self.asker.new_seat() });
@@ -170,10 +170,10 @@ impl Drop for Head<'_> {
     fn drop(&mut self) {
         let Some(seat) = self.seat.take() else { return };
         let left = match self.turn.take() {
-            Some(turn) => turn.hand_over(seat),
-            None => Err(seat),
+            Some(turn) => turn.hand_over(Left::Seat(seat)),
+            None => Err(Left::Seat(seat)),
         };
-        if let Err(Seat { token, ghost: Some(not_after), .. }) = left {
+        if let Err(Left::Seat(Seat { token, ghost: Some(not_after), .. })) = left {
             self.asker.take_back(&token, not_after);
         }
     }

@@ -12,9 +12,9 @@ use std::{
 use parking_lot::Mutex;
 
 use super::gate::Gate;
-use super::seat::Seat;
+use super::seat::Left;
 use crate::clock::Moment;
-use crate::keeping::Terms;
+use crate::keeping::{Held, Terms};
 use crate::nodes::Key;
 use crate::server::Failure;
 
@@ -39,8 +39,10 @@ pub(crate) struct LocalKey {
     pub(crate) news: News,
     /// The highest fence that a guard of this client has had for the key.
     hint: AtomicU64,
+    /// Guards the last hold of this client: no two are valid at once.
+    holder: Mutex<Weak<Held>>,
     /// Guards the gates that are in use.
-    gates: Mutex<Vec<(Shape, Weak<Gate<Seat>>)>>,
+    gates: Mutex<Vec<(Shape, Weak<Gate<Left>>)>>,
     locals: Weak<Locals>,
 }
 
@@ -89,13 +91,14 @@ impl LocalKey {
             key: Arc::new(Key::new(text)),
             news: News::default(),
             hint: AtomicU64::new(0),
+            holder: Mutex::new(Weak::new()),
             gates: Mutex::default(),
             locals,
         }
     }
 
     /// The gate of locks of this shape.
-    pub(crate) fn gate(&self, shape: &Shape) -> Arc<Gate<Seat>> {
+    pub(crate) fn gate(&self, shape: &Shape) -> Arc<Gate<Left>> {
         let mut gates = self.gates.lock();
         gates.retain(|(_, gate)| gate.strong_count() > 0);
         let found = gates.iter().find(|(of, _)| of == shape).and_then(|(_, gate)| gate.upgrade());
@@ -118,8 +121,16 @@ impl LocalKey {
         self.hint.load(Relaxed)
     }
 
-    pub(crate) fn had(&self, fence: u64) {
-        self.hint.fetch_max(fence, Relaxed);
+    /// A guard of this client has the key.
+    pub(crate) fn held_by(&self, held: &Arc<Held>) {
+        self.hint.fetch_max(held.fence, Relaxed);
+        *self.holder.lock() = Arc::downgrade(held);
+    }
+
+    /// Does a guard of this client have the key, whatever lock it was made by?
+    pub(crate) fn is_held(&self) -> bool {
+        let holder = self.holder.lock().upgrade();
+        holder.is_some_and(|held| held.is_valid() && !held.is_closed())
     }
 }
 
@@ -191,7 +202,7 @@ mod tests {
     use crate::keeping::Renew;
 
     fn shape(secs: u64) -> Shape {
-        Shape { terms: Terms { ttl: Duration::from_secs(secs), renew: Renew::WhileHeld }, label: None }
+        Shape { terms: Terms { ttl: Duration::from_secs(secs), renew: Renew::WhileHeld, passes: 16 }, label: None }
     }
 
     #[test]

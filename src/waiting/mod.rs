@@ -14,4 +14,4 @@ pub use backoff::Backoff;
 pub(crate) use gate::{Gate, Turn};
 pub use interrupt::Interrupt;
 pub(crate) use local::{LocalKey, Locals, Shape};
-pub(crate) use seat::Seat;
+pub(crate) use seat::Left;

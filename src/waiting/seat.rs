@@ -1,9 +1,20 @@
 //! What a head knows, and its successor inherits as it is: one acquisition, over all its threads.
 
+use std::sync::Arc;
+
 use crate::clock::Moment;
+use crate::keeping::Held;
 use crate::nodes::NotAfter;
 
 use super::backoff::{Backoff, Pauses};
+
+/// What a thread leaves to the next one in the gate.
+pub(crate) enum Left {
+    /// A head gave up: its acquisition goes on.
+    Seat(Seat),
+    /// A holder passed its lease on.
+    Lease(Arc<Held>),
+}
 
 #[derive(Debug)]
 pub(crate) struct Seat {

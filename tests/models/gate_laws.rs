@@ -212,6 +212,74 @@ fn a_lost_lease_sends_the_next_thread_on_at_once() {
 }
 
 #[test]
+fn a_lease_that_is_passed_on_is_found_once_or_comes_back_whoever_gives_up_when() {
+    check(|| {
+        let (gate, interrupt) = (Arc::new(Gate::new()), Interrupt::new());
+        let holder = enter(&gate);
+        let lease = Arc::new(Lease(AtomicU64::new(1_000_000)));
+        holder.hold(Arc::clone(&lease) as Arc<dyn Tenure>);
+        let found = Arc::new(AtomicU64::new(0));
+        let (theirs, inherited) = (interrupt.clone(), Arc::clone(&found));
+        let heir = thread(&gate, move |gate| {
+            let _sleeper = theirs.sleeper();
+            if let Ok(turn) = gate.enter(&forever, &|| theirs.is_interrupted()) {
+                section(&turn);
+                inherited.fetch_add(turn.inherit().map_or(0, u64::from), SeqCst);
+            }
+        });
+        let (late, inherited) = (Arc::clone(&gate), Arc::clone(&found));
+        let trying = spawn(move || match late.try_enter() {
+            Ok(turn) => {
+                section(&turn);
+                inherited.fetch_add(turn.inherit().map_or(0, u64::from), SeqCst);
+            }
+            Err(busy) => assert!(matches!(busy, Busy::Held | Busy::Asking)),
+        });
+        let caller = spawn(move || interrupt.interrupt());
+        section(&holder);
+        match holder.pass(7, lease) {
+            Ok(()) => {}
+            Err((turn, lease)) => {
+                section(&turn);
+                found.fetch_add(u64::from(lease), SeqCst);
+                drop(turn);
+            }
+        }
+        join([heir, trying, caller]);
+        assert_eq!(found.load(SeqCst), 7, "a lease was lost, or found twice");
+        assert!(gate.try_enter().is_ok());
+    });
+}
+
+#[test]
+fn a_lease_goes_round_in_the_order_of_the_queue() {
+    check(|| {
+        let gate = Arc::new(Gate::new());
+        let first = enter(&gate);
+        let lease: Arc<dyn Tenure> = Arc::new(Lease(AtomicU64::new(1_000_000)));
+        first.hold(Arc::clone(&lease));
+        let threads = (1..4u32).map(|i| {
+            let lease = Arc::clone(&lease);
+            let handle = thread(&gate, move |gate| {
+                let turn = enter(gate);
+                section(&turn);
+                let passes = turn.inherit().expect("passed on by the one before");
+                ORDER.with_borrow_mut(|order| order.push(i));
+                assert_eq!(passes, i, "each pass is counted once");
+                drop(turn.pass(passes + 1, lease));
+            });
+            until_waiting(&gate, i as usize);
+            handle
+        });
+        let threads: Vec<_> = threads.collect();
+        assert!(first.pass(1, lease).is_ok());
+        join(threads);
+        assert_eq!(ORDER.take(), [1, 2, 3]);
+        assert!(gate.try_enter().is_ok());
+    });
+}
+
+#[test]
 fn a_seat_is_inherited_once_or_comes_back_whoever_gives_up_when() {
     check(|| {
         let (gate, interrupt) = (Arc::new(Gate::new()), Interrupt::new());
@@ -223,7 +291,7 @@ fn a_seat_is_inherited_once_or_comes_back_whoever_gives_up_when() {
             let _sleeper = theirs.sleeper();
             if let Ok(turn) = gate.enter(&forever, &|| theirs.is_interrupted()) {
                 section(&turn);
-                found.fetch_add(turn.take_seat().map_or(0, u64::from), SeqCst);
+                found.fetch_add(turn.inherit().map_or(0, u64::from), SeqCst);
             }
         });
         let caller = spawn(move || interrupt.interrupt());

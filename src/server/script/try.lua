@@ -36,8 +36,9 @@ local stored = call('GET', keys[2])
 local last = tonumber(stored) or 0
 local fence, stamp = clock, '1'
 if mine or not (now > last + 16 and now > hint) then
-  -- What is not 1 to 16 digits below 2^53 counts as 0: tonumber takes inf, 1e300 and hex, too.
-  if not stored or #stored > 16 or string.find(stored, '%D') or last >= 9007199254740992 then
+  -- What is not 1 to 16 digits, or leaves no room for a block below 2^53, counts as 0: tonumber takes
+  -- inf, 1e300 and hex, too.
+  if not stored or #stored > 16 or string.find(stored, '%D') or last >= 9007199254740959 then
     last = 0
   end
   if mine and last > 0 and last > hint and hint >= 0 then

@@ -75,6 +75,34 @@ fn what_a_callback_holds_may_be_the_last_of_its_client() {
     eventually(LONG, "its thread ends", || threads("distlock-dog la") == 0);
 }
 
+#[test]
+fn what_a_callback_holds_may_lock_the_same_key_when_it_is_dropped() {
+    struct OnDrop(Option<Box<dyn FnOnce() + Send + Sync>>);
+
+    impl Drop for OnDrop {
+        fn drop(&mut self) {
+            self.0.take().expect("once")();
+        }
+    }
+
+    let server = Server::start();
+    let client = LockClient::open(server.url()).unwrap();
+    let again = DistLock::new(&client, "k");
+    let (tell, told) = mpsc::channel();
+    let value = OnDrop(Some(Box::new(move || tell.send(again.try_lock().is_ok()).unwrap_or_default())));
+    let options = LockOptions::new().on_lost(move |_| assert!(value.0.is_some()));
+    let lock = DistLock::with_options(&client, "k", &options).unwrap();
+    drop(options);
+    let (done, wait) = mpsc::channel();
+    std::thread::spawn(move || {
+        let guard = lock.lock().unwrap();
+        drop(lock);
+        done.send(guard.into_token().is_ok())
+    });
+    assert!(wait.recv_timeout(LONG).expect("into_token does not hang"));
+    assert!(told.recv_timeout(LONG).is_ok());
+}
+
 /// Panics at every line that has this text.
 struct Bomb;
 

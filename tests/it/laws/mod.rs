@@ -10,6 +10,7 @@ mod lease;
 mod losses;
 mod names;
 mod operators;
+mod passing;
 mod refusals;
 mod threads;
 mod waiting;

@@ -203,6 +203,15 @@ fn the_largest_fence_that_fits_is_a_fence() {
     let mut desk = Desk::new();
     desk.set(FENCE, "9007199254740900");
     assert_eq!(desk.held("me", "5000").0, 9_007_199_254_740_917);
+    // Its block must fit, too: what leaves no room for one counts for nothing.
+    let (token, limit) = (["a", "b"], 1u64 << 53);
+    for (token, stored) in token.into_iter().zip([limit - 1 - 33, limit - 33]) {
+        let _: () = desk.ask(&["DEL", "k"]);
+        desk.set(FENCE, &stored.to_string());
+        let fence = desk.held(token, "5000").0;
+        assert!(fence + 16 < limit, "{fence} after {stored}");
+        assert_eq!(fence > stored, stored == limit - 1 - 33, "{fence} after {stored}");
+    }
 }
 
 #[test]
