@@ -1,0 +1,1 @@
+pub(crate) fn svg(_: &crate::results::Results) -> String { String::new() }
