@@ -15,8 +15,8 @@ use crate::{
     support::{Server, median},
 };
 
-const CYCLE_ROUNDS: usize = 7;
-const CYCLE_MS: u64 = 500;
+const CYCLE_ROUNDS: usize = 21;
+const CYCLE_MS: u64 = 200;
 const SECTION_ROUNDS: usize = 3;
 const SECTION_MS: u64 = 1_000;
 const THREADS: usize = 8;
