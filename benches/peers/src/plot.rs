@@ -5,9 +5,10 @@ use std::fmt::Write;
 
 use crate::results::{Results, Row, micros};
 
-const WIDTH: f64 = 780.0;
-const LABELS: f64 = 190.0;
-const BARS: f64 = 400.0;
+const WIDTH: f64 = 820.0;
+const LANGUAGES: f64 = 170.0;
+const BARS_BEGIN: f64 = 225.0;
+const BARS: f64 = 380.0;
 const LINE: f64 = 20.0;
 const MARGIN: f64 = 16.0;
 
@@ -47,23 +48,23 @@ enum Scale {
 
 const PANELS: [Panel; 3] = [
     Panel {
-        title: "Uncontended: acquire and release, one thread, a second",
-        hint: "longer is better",
+        title: "Uncontended: acquire and release in one thread, of the raw limit in the same round",
+        hint: "longer is better; raw: SET NX PX and compare-and-delete over one connection",
         scale: Scale::Linear,
-        length: |row| row.cycles_a_second,
+        length: |row| row.of_raw,
         mark: |_| None,
-        words: |row| format!("{:.0}, {:.2} of raw", figure(row.cycles_a_second), figure(row.of_raw)),
+        words: |row| format!("{:.2}, {:.0} cycles/s", figure(row.of_raw), figure(row.cycles_a_second)),
     },
     Panel {
-        title: "Sections a second of 8 threads or tasks of one process on one key",
-        hint: "longer is better, logarithmic; 1.00: every thread gets an equal part, 0: one gets none",
-        scale: Scale::Logarithmic,
+        title: "Sections a second of 8 threads (tasks) of one process on one key",
+        hint: "longer is better; least served: 1.00 when all threads get an equal part, 0.00 when one gets nothing",
+        scale: Scale::Linear,
         length: |row| row.sections_a_second,
         mark: |_| None,
         words: |row| format!("{:.0}, least served {:.2}", figure(row.sections_a_second), figure(row.fewest)),
     },
     Panel {
-        title: "Hand-off: release called in one process until acquired in the other that waits",
+        title: "Hand-off: from release called in one process to acquired in the other, which waits",
         hint: "shorter is better, logarithmic; bar: median, mark: 99th percentile",
         scale: Scale::Logarithmic,
         length: |row| row.handoff_p50_us,
@@ -115,26 +116,27 @@ impl Panel {
         let class = if row.name.starts_with("distlock") { "ours" } else { "bar" };
         let (top, height, baseline) = (y + 3.0, LINE - 6.0, y + 13.0);
         text(body, MARGIN, baseline, "", &row.name);
-        let place = format!("x=\"{LABELS}\" y=\"{top}\" width=\"{length:.1}\" height=\"{height}\"");
+        text(body, LANGUAGES, baseline, "quiet", &row.language);
+        let place = format!("x=\"{BARS_BEGIN}\" y=\"{top}\" width=\"{length:.1}\" height=\"{height}\"");
         writeln!(body, "<rect class=\"{class}\" {place}/>").expect("a string");
         if let Some(mark) = mark {
-            let line = format!("M{:.1} {top}v{height}", LABELS + mark);
+            let line = format!("M{:.1} {top}v{height}", BARS_BEGIN + mark);
             writeln!(body, "<path class=\"mark\" d=\"{line}\"/>").expect("a string");
         }
-        text(body, LABELS + mark.unwrap_or(length).max(length) + 8.0, baseline, "", &(self.words)(row));
+        text(body, BARS_BEGIN + mark.unwrap_or(length).max(length) + 8.0, baseline, "", &(self.words)(row));
     }
 }
 
 impl Scale {
     /// Where a figure lies, in pixels, when all of `figures` have to fit.
     fn over(self, figures: Vec<f64>) -> impl Fn(f64) -> f64 {
-        let most = figures.iter().copied().fold(1.0, f64::max);
-        let least = figures.iter().copied().fold(most, f64::min).max(1.0);
+        let most = figures.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+        let least = figures.iter().copied().fold(most, f64::min);
         // A logarithmic bar begins at a power of ten that leaves the shortest some length.
         let start = (least / 1.5).log10().floor();
         move |figure| match self {
             Scale::Linear => BARS * figure / most,
-            Scale::Logarithmic => BARS * (figure.max(1.0).log10() - start) / (most.log10() - start).max(f64::EPSILON),
+            Scale::Logarithmic => BARS * (figure.log10() - start) / (most.log10() - start).max(f64::EPSILON),
         }
     }
 }
@@ -142,4 +144,18 @@ impl Scale {
 fn text(body: &mut String, x: f64, y: f64, class: &str, words: &str) {
     let words = words.replace('&', "&amp;").replace('<', "&lt;");
     writeln!(body, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{words}</text>").expect("a string");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_that_is_missing_leaves_its_bar_out_and_no_other() {
+        let whole = Row { name: "a".into(), of_raw: Some(0.5), cycles_a_second: Some(9.0), ..Row::default() };
+        let rows = vec![whole, Row { name: "b".into(), ..Row::default() }];
+        let drawn = svg(&Results { captions: vec!["1 < 2".into()], rows });
+        assert_eq!(drawn.matches("<rect class=\"bar\"").count(), 1);
+        assert!(drawn.contains("1 &lt; 2") && !drawn.contains("NaN"), "{drawn}");
+    }
 }

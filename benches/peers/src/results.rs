@@ -128,3 +128,15 @@ pub(crate) fn micros(us: f64) -> String {
         _ => format!("{:.1} s", us / 1e6),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again_gaps_included() {
+        let row = Row { name: "a 1".into(), language: "Rust".into(), fewest: Some(0.5), ..Row::default() };
+        let results = Results { captions: vec!["a machine".into()], rows: vec![row, Row::default()] };
+        assert_eq!(Results::parse(&results.tsv()), results);
+    }
+}
