@@ -17,8 +17,8 @@ use crate::{
 
 const CYCLE_ROUNDS: usize = 21;
 const CYCLE_MS: u64 = 200;
-const SECTION_ROUNDS: usize = 3;
-const SECTION_MS: u64 = 1_000;
+const SECTION_ROUNDS: usize = 7;
+const SECTION_MS: u64 = 500;
 const THREADS: usize = 8;
 const HANDOFFS: usize = 100;
 /// Who pauses for long between attempts is handed over to fewer times.
@@ -29,9 +29,11 @@ const SHORTEST_HOLD: Duration = Duration::from_millis(50);
 struct Entry {
     contestant: &'static Contestant,
     processes: [Process; 2],
+    /// Cycles, and sections, a second, round by round.
     cycles: Vec<f64>,
-    /// Sections a second of 8 threads, and the part of the thread that got fewest.
-    sections: Vec<(f64, f64)>,
+    sections: Vec<f64>,
+    /// The part of the thread that got fewest, of an equal part.
+    fewest: Vec<f64>,
     row: Row,
 }
 
@@ -40,10 +42,9 @@ pub(crate) fn all(command: &str) -> Results {
     let before = machine::load();
     let mut entries: Vec<Entry> = ALL.iter().filter_map(|contestant| Entry::start(contestant, server.port)).collect();
     each_in_turn(&mut entries, CYCLE_ROUNDS + 1, Entry::cycle);
-    entries.retain(|entry| !entry.cycles.is_empty());
-    rate_cycles(&mut entries);
     each_in_turn(&mut entries, SECTION_ROUNDS, Entry::sections);
     each_in_turn(&mut entries, 1, Entry::handoffs);
+    compare(&mut entries);
     let captions = vec![
         command.to_owned(),
         format!("{}, {}", machine::description(), machine::server_version(server.port)),
@@ -73,13 +74,27 @@ fn each_in_turn(
     }
 }
 
-/// Ratios are taken within a round, whose parts ran side by side.
-fn rate_cycles(entries: &mut [Entry]) {
-    let raw = entries.iter().find(|entry| !entry.contestant.waits).expect("raw cycles").cycles.clone();
-    for entry in entries {
-        let ratios = entry.cycles.iter().zip(&raw).map(|(a, b)| a / b).collect();
-        entry.row.cycles_a_second = Some(median(entry.cycles.clone()));
-        entry.row.of_raw = Some(median(ratios));
+/// Ratios are taken within a round, whose parts ran side by side: the median of them.
+fn ratio(rounds: &[f64], to: &[f64]) -> Option<f64> {
+    let ratios: Vec<f64> = rounds.iter().zip(to).map(|(a, b)| a / b).collect();
+    (!ratios.is_empty()).then(|| median(ratios))
+}
+
+fn rates_of(entries: &[Entry], name: &str, rounds: impl Fn(&Entry) -> &Vec<f64>) -> Vec<f64> {
+    entries.iter().find(|entry| entry.contestant.name == name).map(|entry| rounds(entry).clone()).unwrap_or_default()
+}
+
+/// What the rounds of all have to be there for.
+fn compare(entries: &mut [Entry]) {
+    let raw = rates_of(entries, "raw", |entry| &entry.cycles);
+    let ours = rates_of(entries, "distlock", |entry| &entry.sections);
+    for Entry { cycles, sections, fewest, row, .. } in entries {
+        let middle = |rounds: &Vec<f64>| (!rounds.is_empty()).then(|| median(rounds.clone()));
+        row.cycles_a_second = middle(cycles);
+        row.of_raw = ratio(cycles, &raw);
+        row.sections_a_second = middle(sections);
+        row.sections_of_ours = ratio(sections, &ours);
+        row.fewest = middle(fewest);
     }
 }
 
@@ -93,7 +108,7 @@ impl Entry {
             Ok(processes) => {
                 let name = format!("{} {}", contestant.name, contestant.version).trim().to_owned();
                 let row = Row { name, language: contestant.language().to_owned(), ..Row::default() };
-                Some(Entry { contestant, processes, cycles: Vec::new(), sections: Vec::new(), row })
+                Some(Entry { contestant, processes, cycles: Vec::new(), sections: Vec::new(), fewest: Vec::new(), row })
             }
             Err(error) => {
                 eprintln!("{} {error}", contestant.name);
@@ -119,10 +134,9 @@ impl Entry {
         }
         let counts = self.processes[0].ask(&format!("sections {THREADS} {SECTION_MS}"))?;
         let all: u64 = counts.iter().sum();
-        let fewest = counts.iter().min().copied().unwrap_or(0) as f64 * THREADS as f64 / all.max(1) as f64;
-        self.sections.push((all as f64 * 1_000.0 / SECTION_MS as f64, fewest));
-        self.row.sections_a_second = Some(median(self.sections.iter().map(|round| round.0).collect()));
-        self.row.fewest = Some(median(self.sections.iter().map(|round| round.1).collect()));
+        let fewest = counts.iter().min().copied().unwrap_or(0) as f64;
+        self.sections.push(all as f64 * 1_000.0 / SECTION_MS as f64);
+        self.fewest.push(fewest * THREADS as f64 / all.max(1) as f64);
         Ok(())
     }
 
