@@ -14,7 +14,7 @@ use crate::keeping::Keeper;
 use crate::nodes::{Nodes, Single};
 use crate::options::between;
 use crate::server::{Address, Given, Link, Pool};
-use crate::waiting::Locals;
+use crate::waiting::{Listener, Locals};
 
 /// A Redis deployment that locks live on, and what all locks made from it share: connections, a local
 /// queue for each key, one thread that renews.
@@ -101,7 +101,8 @@ impl LockClient {
 
     pub(crate) fn of(name: &str, nodes: Arc<dyn Nodes>, io_timeout: Duration) -> LockClient {
         let keeper = Keeper::new(name, nodes, io_timeout);
-        LockClient { keeper: Arc::new(keeper), locals: Arc::new(Locals::new()) }
+        let listener = Listener::of(&keeper);
+        LockClient { keeper: Arc::new(keeper), locals: Arc::new(Locals::new(listener)) }
     }
 }
 

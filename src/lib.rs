@@ -89,7 +89,7 @@ pub use error::{Error, ErrorKind, OptionalExt, Result};
 pub use fence_gate::FenceGate;
 pub use keeping::{Lost, LostReason, Renew};
 pub use lock::{DistLock, DistLockGuard, Holder};
-pub use options::LockOptions;
+pub use options::{LockOptions, Wait};
 pub use waiting::{Backoff, Interrupt};
 
 pub use {r2d2, redis};

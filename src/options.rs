@@ -27,6 +27,21 @@ pub struct LockOptions {
     interrupt: Option<Interrupt>,
     on_lost: Option<OnLost>,
     local_passes: u8,
+    wait: Wait,
+}
+
+/// How a lock waits for other processes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum Wait {
+    /// In the lock's queue, first come, first served: whoever releases makes the first waiter the owner and
+    /// tells it. Where that cannot be had (a pool of the application's own, no right to subscribe, a proxy)
+    /// waiters look by themselves. This is the default.
+    #[default]
+    InTurn,
+    /// By [`Backoff`] alone, whoever is luckiest: for fleets that mix with clients of other libraries which
+    /// always want the key, and would take it before those who queue.
+    Spin,
 }
 
 /// Options that were found good.
@@ -66,6 +81,7 @@ impl LockOptions {
             interrupt: None,
             on_lost: None,
             local_passes: MOST_PASSES,
+            wait: Wait::InTurn,
         }
     }
 
@@ -97,6 +113,13 @@ impl LockOptions {
     #[must_use]
     pub const fn backoff(mut self, b: Backoff) -> LockOptions {
         self.backoff = b;
+        self
+    }
+
+    /// How to wait for other processes. Defaults to [`Wait::InTurn`].
+    #[must_use]
+    pub const fn wait(mut self, w: Wait) -> LockOptions {
+        self.wait = w;
         self
     }
 
@@ -171,7 +194,7 @@ impl LockOptions {
     fn unchecked(&self) -> Checked {
         let terms = Terms { ttl: self.ttl, renew: self.renew, passes: self.local_passes };
         Checked {
-            shape: Shape { terms, label: self.label.clone() },
+            shape: Shape { terms, label: self.label.clone(), in_turn: self.wait == Wait::InTurn },
             manner: Manner {
                 unreachable_after: self.unreachable_after,
                 backoff: self.backoff,

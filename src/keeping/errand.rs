@@ -29,6 +29,8 @@ enum Task {
     /// Release; and then take back, if there is something to take back.
     Release(Option<NotAfter>),
     Leave(NotAfter),
+    /// Pass on what was granted to an acquisition that had been given up, if it is that grant still.
+    GiveBack(u64),
 }
 
 /// The longest that an attempt may be executed after its caller gave it up, by the server's clock as it
@@ -49,6 +51,11 @@ impl Errand {
         Errand::new(key, token, Task::Leave(not_after), ttl, io)
     }
 
+    /// Passes a grant on that its waiter, which had been given up, has no use for.
+    pub(crate) fn give_back(key: &Arc<Key>, token: &str, fence: u64, px: Duration, io: Duration) -> Errand {
+        Errand::new(key, token, Task::GiveBack(fence), px, io)
+    }
+
     fn new(key: &Arc<Key>, token: &str, task: Task, longest: Duration, io: Duration) -> Errand {
         Errand { key: Arc::clone(key), token: token.to_owned(), task, io, longest, until: Moment::PAST, failures: 0 }
     }
@@ -56,7 +63,7 @@ impl Errand {
     /// When to do it first. From here on its time runs.
     pub(crate) fn begin(&mut self, nodes: &dyn Nodes) -> Moment {
         let first = Moment::now().after(match self.task {
-            Task::Release(_) => Duration::ZERO,
+            Task::Release(_) | Task::GiveBack(_) => Duration::ZERO,
             // Whatever became of the server's clock since: no attempt was good for longer.
             Task::Leave(not_after) => nodes.until(not_after).min(longest_ghost(self.io)),
         });
@@ -69,6 +76,7 @@ impl Errand {
         match self.task {
             Task::Release(_) => Order::Release { key, token },
             Task::Leave(not_after) => Order::Leave { key, token, fence: None, not_after },
+            Task::GiveBack(fence) => Order::Leave { key, token, fence: Some(fence), not_after: NotAfter::NONE },
         }
     }
 

@@ -40,6 +40,7 @@ pub(crate) struct Held {
     pub(crate) id: u64,
     /// Where a copy of an attempt may still be executed: what is to be taken back after the release.
     pub(crate) ghost: Option<NotAfter>,
+    pub(crate) enrolled: Option<Arc<dyn Enrolment>>,
     /// When it was acquired, and when its last lease ends at the latest.
     start: Moment,
     end: Moment,
@@ -89,6 +90,9 @@ struct State {
     closed: bool,
 }
 
+/// While it lives, messages for its token are known to be somebody's.
+pub(crate) trait Enrolment: Send + Sync {}
+
 /// Where a hold is kept, and who wants to know of its loss.
 pub(crate) struct Place {
     pub(crate) id: u64,
@@ -103,13 +107,33 @@ const LONGEST_PASSING: Duration = Duration::from_millis(50);
 /// What a hold begins with.
 pub(crate) struct Grant {
     pub(crate) fence: u64,
+    /// Its lease of `ttl` counts from here.
     pub(crate) sent: Moment,
     pub(crate) ttl: Duration,
     pub(crate) ghost: Option<NotAfter>,
+    pub(crate) acquired: Moment,
+    /// When to renew it first, if not by its terms.
+    pub(crate) due: Option<Moment>,
+}
+
+impl Grant {
+    /// By the answer to a call that was sent then.
+    pub(crate) fn answered(fence: u64, sent: Moment, ttl: Duration, ghost: Option<NotAfter>) -> Grant {
+        Grant { fence, sent, ttl, ghost, acquired: sent, due: None }
+    }
 }
 
 impl Held {
-    pub(crate) fn new(key: &Arc<Key>, token: String, terms: Terms, grant: &Grant, place: Place) -> Arc<Held> {
+    pub(crate) fn new(
+        key: &Arc<Key>,
+        (token, enrolled): (String, Option<Arc<dyn Enrolment>>),
+        terms: Terms,
+        grant: &Grant,
+        place: Place,
+    ) -> Arc<Held> {
+        let end = terms.end(grant.acquired);
+        let valid = lease::valid_until(grant.sent, grant.ttl).min(end);
+        let due = grant.due.or_else(|| terms.due(grant.sent)).unwrap_or(Moment::NEVER);
         Arc::new(Held {
             key: Arc::clone(key),
             token,
@@ -118,14 +142,15 @@ impl Held {
             io: place.io,
             id: place.id,
             ghost: grant.ghost,
-            start: grant.sent,
-            end: terms.end(grant.sent),
-            taken: grant.sent,
+            enrolled,
+            start: grant.acquired,
+            end,
+            taken: grant.acquired,
             passes: 0,
-            valid: AtomicU64::new(lease::valid_until(grant.sent, grant.ttl).to_bits()),
+            valid: AtomicU64::new(valid.to_bits()),
             state: Mutex::default(),
             ended: Condvar::new(),
-            due: AtomicU64::new(terms.due(grant.sent).unwrap_or(Moment::NEVER).to_bits()),
+            due: AtomicU64::new(due.to_bits()),
             failures: AtomicU32::new(0),
             bystander: place.bystander,
             told: place.told,
@@ -144,6 +169,7 @@ impl Held {
             io: place.io,
             id: place.id,
             ghost: self.ghost,
+            enrolled: self.enrolled.clone(),
             start,
             end: self.terms.end(start),
             taken: self.taken,

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::held::{Bystander, Grant, Held, Place, Told};
+use super::held::{Bystander, Enrolment, Grant, Held, Place, Told};
 use super::lease::Terms;
 use super::lost::OnLost;
 use super::notifier::Notifier;
@@ -19,7 +19,7 @@ pub(crate) struct Keeper {
     /// What the deployment is called in errors, logs and thread names.
     pub(crate) name: Arc<str>,
     pub(crate) nodes: Arc<dyn Nodes>,
-    pub(crate) watchdog: Watchdog,
+    pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) notifier: Arc<Notifier>,
     pub(crate) tokens: Mint,
     pub(crate) io_timeout: Duration,
@@ -31,7 +31,7 @@ impl Keeper {
     pub(crate) fn new(name: &str, nodes: Arc<dyn Nodes>, io_timeout: Duration) -> Keeper {
         Keeper {
             name: name.into(),
-            watchdog: Watchdog::new(name, Arc::clone(&nodes)),
+            watchdog: Arc::new(Watchdog::new(name, Arc::clone(&nodes))),
             notifier: Arc::new(Notifier::new(name)),
             nodes,
             tokens: Mint::new(),
@@ -49,13 +49,13 @@ impl Keeper {
     pub(crate) fn hold(
         &self,
         key: &Arc<Key>,
-        token: String,
+        name: (String, Option<Arc<dyn Enrolment>>),
         terms: Terms,
         grant: &Grant,
         bystander: Weak<dyn Bystander>,
         on_lost: Option<&OnLost>,
     ) -> Arc<Held> {
-        Held::new(key, token, terms, grant, self.place(&terms, bystander, on_lost))
+        Held::new(key, name, terms, grant, self.place(&terms, bystander, on_lost))
     }
 
     /// A hold of a lease that another thread passes on.

@@ -39,6 +39,11 @@ impl Terms {
         (self.ttl / 3).min(Duration::from_millis(250))
     }
 
+    /// Is the lease renewed by itself?
+    pub(crate) fn renews(&self) -> bool {
+        self.renew != Renew::Never
+    }
+
     /// The ttl with which the lock is acquired.
     pub(crate) fn first_ttl(&self) -> Duration {
         match self.renew {

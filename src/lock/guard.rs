@@ -152,6 +152,9 @@ impl DistLockGuard {
         self.held.close();
         self.keeper.watchdog.forget(&self.held);
         self.keeper.notifier.forget(&self.held);
+        if let Some(enrolled) = &self.held.enrolled {
+            self.local.listener.give_away(Arc::clone(enrolled), self.held.valid());
+        }
         self.ended = true;
         Ok(self.held.token.clone())
     }

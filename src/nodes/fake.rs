@@ -13,8 +13,8 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    Attempt, Attempted, Condition, Key, Lapse, Nodes, NotAfter, Order, Outcome, Owner, Performed, Unwritten, Verdict,
-    Writes, Written,
+    Attempt, Attempted, Condition, HandsOver, Key, Lapse, Nodes, NotAfter, Order, Outcome, Owner, Performed, Unwritten,
+    Verdict, Writes, Written,
 };
 use crate::clock::Moment;
 use crate::server::{Class, Failure};
@@ -112,7 +112,9 @@ impl Table {
 
     fn acquire(&mut self, &Attempt { key, token, ttl, hint, .. }: &Attempt<'_>, sent: Moment) -> Outcome {
         match self.whose(key, token) {
-            Whose::Others(lease) => return Outcome::Taken { remaining: Some(sent.until(lease.until)) },
+            Whose::Others(lease) => {
+                return Outcome::Taken { remaining: Some(sent.until(lease.until)), hands_over: HandsOver::No };
+            }
             Whose::Mine(lease) => {
                 lease.keep(ttl);
                 if let Some(&fence) = self.fences.get(&key.text).filter(|fence| **fence > hint) {
@@ -180,7 +182,7 @@ fn ends(ttl: u64) -> Moment {
 impl Nodes for Fake {
     fn acquire(&self, attempt: &Attempt<'_>) -> Attempted {
         let sent = Moment::now();
-        Attempted { outcome: self.step(|table| table.acquire(attempt, sent)), ghost: None }
+        Attempted { outcome: self.step(|table| table.acquire(attempt, sent)), ghost: None, calls: Vec::new() }
     }
 
     fn resume(&self, key: &Key, token: &str, ttl: u64, _io: Duration) -> Result<Option<(u64, Moment)>, Failure> {
@@ -252,10 +254,10 @@ mod tests {
     const IO: Duration = Duration::ZERO;
 
     fn fence_of(fake: &Fake, key: &Key, token: &str, hint: u64) -> Option<u64> {
-        let attempt = Attempt { key, token, ttl: 60_000, hint, io: IO };
+        let attempt = Attempt { key, token, ttl: 60_000, hint, io: IO, ask: super::super::Ask::Try };
         match fake.acquire(&attempt).outcome.unwrap() {
             Outcome::Granted { fence, .. } => Some(fence),
-            Outcome::Taken { .. } => None,
+            Outcome::Taken { .. } | Outcome::Queued(..) => None,
         }
     }
 

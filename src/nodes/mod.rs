@@ -12,10 +12,11 @@ use std::sync::Weak;
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::clock::Moment;
-use crate::server::Failure;
 use crate::server::script::{Names, RESERVED};
+use crate::server::{Class, Failure};
 
-pub(crate) use crate::server::script::{Condition, Writes, Written};
+pub(crate) use crate::server::script::{Condition, HandsOver, Message, Queued, Writes, Written};
+pub(crate) use crate::server::{Go, Heard};
 #[cfg(feature = "testing")]
 pub(crate) use fake::Fake;
 pub(crate) use single::Single;
@@ -53,6 +54,24 @@ pub(crate) struct Attempt<'a> {
     pub(crate) hint: u64,
     /// How long the attempt may take, whatever the server does.
     pub(crate) io: Duration,
+    pub(crate) ask: Ask<'a>,
+}
+
+/// What an attempt wants where the lock is another's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ask<'a> {
+    /// To be told so.
+    Try,
+    /// A place in its queue: a new one (0) or its own, for `beat` ms without a word; with a beat of 0 none
+    /// any more. `channel`: where it would hear that it has the lock; empty: it asks again.
+    Wait { place: u64, beat: u64, channel: &'a str },
+}
+
+/// A `wait` that was sent: a message of a grant names it, and the lease counts from there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Sent {
+    pub(crate) number: u64,
+    pub(crate) at: Moment,
 }
 
 /// What came of an attempt.
@@ -61,6 +80,8 @@ pub(crate) struct Attempted {
     pub(crate) outcome: Result<Outcome, Failure>,
     /// A copy of the attempt may be executed later; not after this.
     pub(crate) ghost: Option<NotAfter>,
+    /// Its calls, if it was a `wait`.
+    pub(crate) calls: Vec<Sent>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,7 +93,18 @@ pub(crate) enum Outcome {
     /// Another's, for so long; `None`: it has no ttl.
     Taken {
         remaining: Option<Duration>,
+        hands_over: HandsOver,
     },
+    /// Another's, and this is the place in its queue, as of the call of this number.
+    Queued(u64, Queued),
+}
+
+/// A PTTL; `None` is a key that never expires.
+pub(crate) fn remaining(pttl: i64) -> Option<Duration> {
+    match pttl {
+        -1 => None,
+        pttl => Some(Duration::from_millis(u64::try_from(pttl).unwrap_or(0))),
+    }
 }
 
 /// The server time after which no attempt of an acquisition is executed any more.
@@ -171,6 +203,21 @@ pub(crate) trait Nodes: Send + Sync + fmt::Debug {
 
     /// The last thing that was heard of the deployment is that it does not answer.
     fn is_down(&self) -> bool;
+
+    /// Can a subscription be had here?
+    fn can_listen(&self) -> bool {
+        false
+    }
+
+    /// Listens to a channel on a connection of its own, until that breaks or `hear` says to stop.
+    fn listen(&self, _channel: &str, _io: Duration, _hear: &mut dyn FnMut(Heard<'_>) -> Go) -> Result<(), Failure> {
+        Err(Failure::with_text(Class::Setup, "nothing can be listened to here"))
+    }
+
+    /// May this client tell a waiter that it has the lock, as far as is known?
+    fn can_announce(&self) -> bool {
+        true
+    }
 
     /// How long until the servers' clocks have passed `not_after`.
     fn until(&self, not_after: NotAfter) -> Duration;

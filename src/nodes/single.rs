@@ -3,20 +3,21 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread,
     time::Duration,
 };
 
+use log::warn;
 use redis::Value;
 
 use super::{
-    Attempt, Attempted, Condition, Key, Nodes, NotAfter, Order, Outcome, Owner, Performed, Unwritten, Verdict, Writes,
-    Written,
+    Ask, Attempt, Attempted, Condition, Go, Heard, Key, Nodes, NotAfter, Order, Outcome, Owner, Performed, Sent,
+    Unwritten, Verdict, Writes, Written, remaining,
 };
 use crate::clock::Moment;
-use crate::server::script::{Guarded, Left, Released, Renewed, Request, Try, Verb, without_number};
+use crate::server::script::{Guarded, Left, Released, Renewed, Request, Try, Verb, Wait, without_number};
 use crate::server::{self, Class, Failure, Link, Reply, clock_of, server_clock};
 
 /// Older servers lack what the scripts rely on.
@@ -32,15 +33,39 @@ pub(crate) struct Single {
     link: Arc<dyn Link>,
     /// The number of the next call.
     numbers: AtomicU64,
+    /// PUBLISH was refused: a waiter cannot be told that it has the lock.
+    mute: AtomicBool,
 }
 
 impl Single {
     pub(crate) fn new(link: Arc<dyn Link>) -> Single {
-        Single { link, numbers: AtomicU64::new(1) }
+        Single { link, numbers: AtomicU64::new(1), mute: AtomicBool::new(false) }
     }
 
     fn request<'a>(&self, key: &'a Key, verb: Verb<'a>) -> Request<'a> {
-        Request { names: &key.names, n: self.numbers.fetch_add(1, Relaxed), verb }
+        Request { names: &key.names, n: self.number(), verb }
+    }
+
+    fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Relaxed)
+    }
+
+    /// Takes note of what became of a release.
+    fn note(&self, released: Released) {
+        if released == Released::Unannounced && !self.mute.swap(true, Relaxed) {
+            warn!("redis refuses PUBLISH: waiters are not told when they get a lock, and poll (grant &distlock:*)");
+        }
+    }
+
+    /// One `wait`, whose number a message may name; an answer to another call is asked for once more.
+    fn wait(&self, key: &Key, verb: Verb<'_>, until: Moment, calls: &mut Vec<Sent>) -> Reply {
+        let mut once = || {
+            let request = self.request(key, verb);
+            calls.push(Sent { number: request.n, at: Moment::now() });
+            server::ask(&*self.link, &request, until)
+        };
+        let reply = once();
+        if is_astray(&reply) { once().after(reply) } else { reply }
     }
 
     /// Runs one script; an answer to another call is asked for once more.
@@ -68,22 +93,48 @@ impl Single {
         not_after: u64,
         sent: Moment,
         until: Moment,
+        calls: &mut Vec<Sent>,
     ) -> (Result<Step, Failure>, bool) {
-        let Attempt { key, token, ttl, hint, .. } = *attempt;
-        let reply = self.ask(key, Verb::Try { token, ttl, hint, not_after }, until);
+        let Attempt { key, token, ttl, hint, ask, .. } = *attempt;
+        let (reply, parse): (_, Parse) = match ask {
+            Ask::Try => (self.ask(key, Verb::Try { token, ttl, hint, not_after }, until), tried),
+            Ask::Wait { place, beat, channel } => {
+                let verb = Verb::Wait { token, ttl, hint, not_after, place, beat, channel };
+                (self.wait(key, verb, until, calls), waited)
+            }
+        };
+        let number = calls.last().map_or(0, |sent| sent.number);
         let (at, answered) = (reply.at, reply.answer.is_ok());
-        let step = read(reply.answer, Try::parse).map(|answer| {
-            let (step, clock) = match answer {
-                Try::Held { fence, clock } => (Step::End(Outcome::Granted { fence, sent }), clock),
-                Try::Taken { pttl, clock } => (Step::End(Outcome::Taken { remaining: millis(pttl) }), clock),
-                Try::Late { clock } => (Step::Late(clock), clock),
-            };
+        let step = read(reply.answer, |text| parse(text, number, sent)).map(|(step, clock)| {
             self.link.health().clock.set(clock, at);
             step
         });
         // An answer that makes no sense may be that of an attempt which took the lock.
         let ghost = reply.ghost || (answered && step.is_err());
         (step, ghost)
+    }
+
+    fn judge(&self, order: &Order<'_>, reply: Reply) -> Performed {
+        let verdict = match order {
+            Order::Renew { .. } => read(reply.answer, Renewed::parse).map(|renewed| match renewed {
+                Renewed::Yes => Verdict::Ours,
+                Renewed::Others => Verdict::Others,
+                Renewed::Gone => Verdict::Gone,
+            }),
+            Order::Release { .. } => read(reply.answer, Released::parse).map(|released| {
+                self.note(released);
+                match released {
+                    Released::Freed | Released::HandedOver | Released::Unannounced => Verdict::Ours,
+                    Released::Others => Verdict::Others,
+                    Released::Gone => Verdict::Gone,
+                }
+            }),
+            Order::Leave { .. } => read(reply.answer, Left::parse).map(|left| match left {
+                Left::Final => Verdict::Final,
+                Left::NotYet => Verdict::NotYet,
+            }),
+        };
+        Performed { verdict, ghost: reply.ghost }
     }
 
     fn version(&self, told: &str, until: Moment) -> Result<(), Failure> {
@@ -113,32 +164,55 @@ enum Step {
     Late(u64),
 }
 
+/// Reads an answer to the call of a number that was sent then, with the server's clock.
+type Parse = fn(&str, u64, Moment) -> Option<(Step, u64)>;
+
+/// What `try` answered, with the server's clock.
+fn tried(text: &str, _: u64, sent: Moment) -> Option<(Step, u64)> {
+    Some(match Try::parse(text)? {
+        Try::Held { fence, clock } => (Step::End(Outcome::Granted { fence, sent }), clock),
+        Try::Taken { pttl, hands_over, clock } => {
+            (Step::End(Outcome::Taken { remaining: remaining(pttl), hands_over }), clock)
+        }
+        Try::Late { clock } => (Step::Late(clock), clock),
+    })
+}
+
+/// What `wait` answered.
+fn waited(text: &str, number: u64, sent: Moment) -> Option<(Step, u64)> {
+    Some(match Wait::parse(text)? {
+        Wait::Held { fence, clock } => (Step::End(Outcome::Granted { fence, sent }), clock),
+        Wait::Queued(queued) => (Step::End(Outcome::Queued(number, queued)), queued.clock),
+        Wait::Late { clock } => (Step::Late(clock), clock),
+    })
+}
+
 impl Nodes for Single {
     fn acquire(&self, attempt: &Attempt<'_>) -> Attempted {
         let mut sent = Moment::now();
         let until = sent.after(attempt.io);
         let mut not_after = match self.not_after(sent, attempt.io) {
             Ok(not_after) => not_after,
-            Err(failure) => return Attempted { outcome: Err(failure), ghost: None },
+            Err(failure) => return Attempted { outcome: Err(failure), ghost: None, calls: Vec::new() },
         };
-        let mut ghost = None;
+        let (mut ghost, mut calls) = (None, Vec::new());
         for late_before in [false, true, true] {
-            let (step, lost) = self.attempt(attempt, not_after, sent, until);
+            let (step, lost) = self.attempt(attempt, not_after, sent, until, &mut calls);
             ghost = ghost.max(lost.then_some(NotAfter(not_after)));
             let clock = match step {
-                Ok(Step::End(outcome)) => return Attempted { outcome: Ok(outcome), ghost },
-                Err(failure) => return Attempted { outcome: Err(failure), ghost },
+                Ok(Step::End(outcome)) => return Attempted { outcome: Ok(outcome), ghost, calls },
+                Err(failure) => return Attempted { outcome: Err(failure), ghost, calls },
                 Ok(Step::Late(clock)) => clock,
             };
             sent = Moment::now();
             match self.not_after(sent, attempt.io) {
-                Err(failure) => return Attempted { outcome: Err(failure), ghost },
+                Err(failure) => return Attempted { outcome: Err(failure), ghost, calls },
                 // Once: our idea of its clock was old, and is new now. Twice: it does not help.
                 Ok(_) if late_before => not_after = server_clock::generous(clock, attempt.io),
                 Ok(fresh) => not_after = fresh,
             }
         }
-        Attempted { outcome: Err(Failure::with_text(Class::Unavailable, LATE)), ghost }
+        Attempted { outcome: Err(Failure::with_text(Class::Unavailable, LATE)), ghost, calls }
     }
 
     fn resume(&self, key: &Key, token: &str, ttl: u64, io: Duration) -> Result<Option<(u64, Moment)>, Failure> {
@@ -163,7 +237,7 @@ impl Nodes for Single {
 
     fn perform(&self, order: &Order<'_>, io: Duration) -> Performed {
         let (key, verb) = verb_of(order);
-        judge(order, self.ask(key, verb, Moment::now().after(io)))
+        self.judge(order, self.ask(key, verb, Moment::now().after(io)))
     }
 
     fn perform_all(&self, orders: &[Order<'_>], io: Duration) -> Vec<Performed> {
@@ -175,12 +249,12 @@ impl Nodes for Single {
             })
             .collect();
         let replies = server::ask_all(&*self.link, &requests, Moment::now().after(io));
-        orders.iter().zip(replies).map(|(order, reply)| judge(order, reply)).collect()
+        orders.iter().zip(replies).map(|(order, reply)| self.judge(order, reply)).collect()
     }
 
     fn force(&self, key: &Key, io: Duration) -> Result<bool, Failure> {
         let reply = self.ask(key, Verb::Force, Moment::now().after(io));
-        Ok(read(reply.answer, Released::parse)? == Released::Freed)
+        Ok(matches!(read(reply.answer, Released::parse)?, Released::Freed | Released::HandedOver))
     }
 
     fn write(&self, condition: Condition<'_>, writes: &Writes<'_>, io: Duration) -> Result<Written, Unwritten> {
@@ -204,7 +278,7 @@ impl Nodes for Single {
             other => return Err(nonsense(&other)),
         };
         let token = String::from_utf8_lossy(&value).into_owned();
-        Ok(Some(Owner { token, remaining: millis(pttl) }))
+        Ok(Some(Owner { token, remaining: remaining(pttl) }))
     }
 
     fn ping(&self, io: Duration) -> Result<(), Failure> {
@@ -214,6 +288,18 @@ impl Nodes for Single {
         let reply = self.ask(&key, Verb::Probe, until);
         let version = read(reply.answer, |text| Some(text.to_owned()))?;
         self.version(&version, until)
+    }
+
+    fn can_listen(&self) -> bool {
+        self.link.can_listen()
+    }
+
+    fn listen(&self, channel: &str, io: Duration, hear: &mut dyn FnMut(Heard<'_>) -> Go) -> Result<(), Failure> {
+        self.link.listen(channel, io, hear)
+    }
+
+    fn can_announce(&self) -> bool {
+        !self.mute.load(Relaxed)
     }
 
     fn is_down(&self) -> bool {
@@ -233,26 +319,6 @@ fn verb_of<'a>(order: &Order<'a>) -> (&'a Key, Verb<'a>) {
     }
 }
 
-fn judge(order: &Order<'_>, reply: Reply) -> Performed {
-    let verdict = match order {
-        Order::Renew { .. } => read(reply.answer, Renewed::parse).map(|renewed| match renewed {
-            Renewed::Yes => Verdict::Ours,
-            Renewed::Others => Verdict::Others,
-            Renewed::Gone => Verdict::Gone,
-        }),
-        Order::Release { .. } => read(reply.answer, Released::parse).map(|released| match released {
-            Released::Freed => Verdict::Ours,
-            Released::Others => Verdict::Others,
-            Released::Gone => Verdict::Gone,
-        }),
-        Order::Leave { .. } => read(reply.answer, Left::parse).map(|left| match left {
-            Left::Final => Verdict::Final,
-            Left::NotYet => Verdict::NotYet,
-        }),
-    };
-    Performed { verdict, ghost: reply.ghost }
-}
-
 /// An answer of a script, or a failure where it is none of that verb's.
 fn read<T>(answer: Result<Value, Failure>, parse: impl Fn(&str) -> Option<T>) -> Result<T, Failure> {
     let value = answer?;
@@ -265,9 +331,4 @@ fn nonsense(value: &Value) -> Failure {
 
 fn is_astray(reply: &Reply) -> bool {
     matches!(&reply.answer, Err(failure) if failure.class == Class::Astray)
-}
-
-/// A PTTL; −1 is a key that never expires.
-fn millis(pttl: i64) -> Option<Duration> {
-    u64::try_from(pttl).ok().map(Duration::from_millis)
 }

@@ -1,12 +1,13 @@
 //! The way to one server: a command goes out, its answer or a failure comes back, within a deadline.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use redis::Value;
 
 use super::failure::{Class, Failure};
 use super::health::Health;
 use super::script::Command;
+use super::subscription::{Go, Heard};
 use crate::clock::Moment;
 
 /// What came of one command.
@@ -47,4 +48,14 @@ pub(crate) trait Link: Send + Sync + fmt::Debug {
     fn call_all(&self, commands: &[Command], until: Moment) -> Vec<Reply>;
 
     fn health(&self) -> &Health;
+
+    /// Can a subscription be had here?
+    fn can_listen(&self) -> bool {
+        false
+    }
+
+    /// Listens to a channel on a connection of its own, until that breaks or `hear` says to stop.
+    fn listen(&self, _channel: &str, _io: Duration, _hear: &mut dyn FnMut(Heard<'_>) -> Go) -> Result<(), Failure> {
+        Err(Failure::with_text(Class::Setup, "a given pool has no connection for a subscription"))
+    }
 }

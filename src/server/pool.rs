@@ -23,6 +23,7 @@ use super::link::{Link, Reply};
 use super::scheduler::scheduler;
 use super::script::Command;
 use super::slot::{Exchanged, Slot};
+use super::subscription::{self, Go, Heard};
 use crate::clock::Moment;
 
 /// Connections that nobody used for so long are closed.
@@ -173,6 +174,15 @@ impl Link for Pool {
 
     fn health(&self) -> &Health {
         &self.health
+    }
+
+    fn can_listen(&self) -> bool {
+        true
+    }
+
+    fn listen(&self, channel: &str, io: Duration, hear: &mut dyn FnMut(Heard<'_>) -> Go) -> Result<(), Failure> {
+        let connection = self.address.connect(Moment::now().after(io))?.connection;
+        subscription::listen(connection, channel, io, hear)
     }
 }
 

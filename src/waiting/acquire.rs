@@ -60,8 +60,12 @@ impl<'a> Asker<'a> {
                 Paused::Deadline if head.has_successor() => return Err(self.verdict(start)),
                 Paused::Deadline => true,
                 Paused::Over => false,
+                Paused::Granted(grant) => match head.win(&grant) {
+                    Step::Won(won) => return Ok(won),
+                    _ => continue,
+                },
             };
-            match head.attempt() {
+            match head.attempt(last) {
                 Step::Won(won) => return Ok(won),
                 Step::Failed(failure) if !failure.is_transient() => return Err(Refusal::Failed(failure)),
                 Step::Failed(failure) => {
@@ -73,7 +77,7 @@ impl<'a> Asker<'a> {
                     head.say_failing(&failure, deadline);
                     head.plan(None);
                 }
-                Step::Taken(remaining) => head.plan(remaining),
+                Step::Taken => {}
                 Step::TooLate => head.plan(None),
             }
             if last || deadline.is_some_and(|deadline| deadline <= Moment::now()) {
@@ -88,15 +92,15 @@ impl<'a> Asker<'a> {
         let io = self.keeper.io(&self.shape.terms);
         let resumed = self.keeper.nodes.resume(&self.local.key, token, lease::server_millis(ttl), io)?;
         let Some((fence, sent)) = resumed else { return Ok(None) };
-        let grant = Grant { fence, sent, ttl, ghost: None };
-        Ok(self.hold(token.to_owned(), &grant, self.gate.try_enter().ok()).ok())
+        let grant = Grant::answered(fence, sent, ttl, None);
+        Ok(self.hold(token.to_owned(), &grant, None, self.gate.try_enter().ok()).ok())
     }
 
     /// With the turn comes what the last one left: a lease that was passed on is held without asking
     /// anybody; else the thread is head.
     fn begin(self, turn: Option<Turn<Left>>) -> Begun<'a> {
         let (seat, turn) = match turn.as_ref().and_then(Turn::inherit) {
-            Some(Left::Seat(seat)) => (seat.paced_by(self.manner.backoff), turn),
+            Some(Left::Seat(seat)) => (seat.inherited(self.manner.backoff), turn),
             Some(Left::Lease(passed)) => match self.take_over(&passed, turn) {
                 Ok(won) => return Begun::Won(won),
                 Err(TooLate { turn, .. }) => {

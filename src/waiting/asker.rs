@@ -11,7 +11,7 @@ use super::interrupt::Interrupt;
 use super::local::{LocalKey, Shape};
 use super::seat::{Left, Seat};
 use crate::clock::Moment;
-use crate::keeping::{Bystander, Errand, Grant, Held, Keeper, OnLost};
+use crate::keeping::{Bystander, Enrolment, Errand, Grant, Held, Keeper, OnLost};
 use crate::nodes::NotAfter;
 use crate::server::Failure;
 
@@ -59,15 +59,32 @@ pub(crate) enum Refusal {
 }
 
 impl Asker<'_> {
+    /// A new acquisition, which begins with `try`.
+    pub(super) fn fresh_seat(self) -> Seat {
+        let pushes = self.shape.in_turn && self.local.listener.can_push();
+        Seat::new(self.keeper.tokens.token(self.shape.label.as_deref(), pushes), self.manner.backoff)
+    }
+
+    /// A new acquisition; one that is likely to have to queue does so at once.
     pub(super) fn new_seat(self) -> Seat {
-        Seat::new(self.keeper.tokens.token(self.shape.label.as_deref()), self.manner.backoff)
+        let mut seat = self.fresh_seat();
+        if self.shape.in_turn && self.local.expects_queue() && self.local.listener.is_heard() {
+            seat.place = Some(super::head::enter(self.local, &seat.token, self.manner.backoff));
+        }
+        seat
     }
 
     /// The grant becomes a hold, if it is still good.
-    pub(super) fn hold(self, token: String, grant: &Grant, turn: Option<Turn<Left>>) -> Result<Won, TooLate> {
-        let terms = self.shape.terms;
-        let on_lost = self.manner.on_lost.as_ref();
-        let held = self.keeper.hold(&self.local.key, token, terms, grant, self.bystander(), on_lost);
+    pub(super) fn hold(
+        self,
+        token: String,
+        grant: &Grant,
+        enrolled: Option<Arc<dyn Enrolment>>,
+        turn: Option<Turn<Left>>,
+    ) -> Result<Won, TooLate> {
+        let name = (token, enrolled);
+        let (terms, on_lost) = (self.shape.terms, self.manner.on_lost.as_ref());
+        let held = self.keeper.hold(&self.local.key, name, terms, grant, self.bystander(), on_lost);
         self.keep(held, turn)
     }
 
@@ -146,7 +163,7 @@ mod tests {
     use crate::keeping::{Renew, Terms};
     use crate::nodes::Single;
     use crate::server::{Address, Pool};
-    use crate::waiting::Locals;
+    use crate::waiting::{Listener, Locals};
 
     #[test]
     fn a_grant_whose_lease_is_over_becomes_no_hold() {
@@ -155,16 +172,16 @@ mod tests {
         let pool = Pool::new(Address::new(info, "test"), 1);
         let keeper = Keeper::new("test", Arc::new(Single::new(pool)), Duration::from_secs(1));
         let ttl = Duration::from_secs(1);
-        let shape = Shape { terms: Terms { ttl, renew: Renew::Never, passes: 0 }, label: None };
-        let local = Arc::new(Locals::new()).key("k");
+        let shape = Shape { terms: Terms { ttl, renew: Renew::Never, passes: 0 }, label: None, in_turn: true };
+        let local = Arc::new(Locals::new(Listener::of(&keeper))).key("k");
         let manner = Manner { unreachable_after: ttl, backoff: Backoff::new(), interrupt: None, on_lost: None };
         let gate = local.gate(&shape);
         let asker = Asker { keeper: &keeper, local: &local, gate: &gate, shape: &shape, manner: &manner };
-        let grant = |sent| Grant { fence: 17, sent, ttl, ghost: None };
-        assert!(asker.hold("good".to_owned(), &grant(Moment::now()), None).is_ok());
+        let grant = |fence, sent| Grant::answered(fence, sent, ttl, None);
+        assert!(asker.hold("good".to_owned(), &grant(17, Moment::now()), None, None).is_ok());
         assert_eq!(local.hint(), 17);
         let long_ago = Moment::from_bits(Moment::now().to_bits() - 990_000_000);
-        let over = asker.hold("over".to_owned(), &Grant { fence: 34, ..grant(long_ago) }, None);
+        let over = asker.hold("over".to_owned(), &grant(34, long_ago), None, None);
         assert!(over.is_err_and(|over| !over.held.is_valid()));
         assert_eq!(local.hint(), 17, "no guard had it");
     }

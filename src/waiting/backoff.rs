@@ -75,6 +75,11 @@ impl Pauses {
         self.config == config
     }
 
+    /// From the first pause on again.
+    pub(crate) fn restart(&mut self) {
+        self.last = Duration::ZERO;
+    }
+
     /// The next pause; `random` is any number. Zero means: yield and try again, which happens only so
     /// often.
     pub(crate) fn next(&mut self, random: u64) -> Duration {

@@ -12,6 +12,7 @@ use std::{
 use parking_lot::Mutex;
 
 use super::gate::Gate;
+use super::listener::Listener;
 use super::seat::Left;
 use crate::clock::Moment;
 use crate::keeping::{Held, Terms};
@@ -21,6 +22,7 @@ use crate::server::Failure;
 /// All keys that the locks of one client name.
 #[derive(Debug)]
 pub(crate) struct Locals {
+    pub(crate) listener: Arc<Listener>,
     /// Guards which keys are in use; by the exact text.
     keys: Mutex<HashMap<Arc<str>, Weak<LocalKey>>>,
     /// The process that made it. In a forked child the mutex may be held by a thread that is not there.
@@ -32,11 +34,16 @@ pub(crate) struct Locals {
 pub(crate) struct Shape {
     pub(crate) terms: Terms,
     pub(crate) label: Option<Arc<str>>,
+    /// Waits in the lock's queue where it can.
+    pub(crate) in_turn: bool,
 }
 
 pub(crate) struct LocalKey {
     pub(crate) key: Arc<Key>,
     pub(crate) news: News,
+    pub(crate) listener: Arc<Listener>,
+    /// The last acquisition had to queue.
+    queued: AtomicBool,
     /// The highest fence that a guard of this client has had for the key.
     hint: AtomicU64,
     /// Guards the last hold of this client: no two are valid at once.
@@ -47,20 +54,20 @@ pub(crate) struct LocalKey {
 }
 
 impl Locals {
-    pub(crate) fn new() -> Locals {
-        Locals { keys: Mutex::default(), pid: std::process::id() }
+    pub(crate) fn new(listener: Listener) -> Locals {
+        Locals { listener: Arc::new(listener), keys: Mutex::default(), pid: std::process::id() }
     }
 
     pub(crate) fn key(self: &Arc<Self>, text: &str) -> Arc<LocalKey> {
         if self.is_inherited() {
             // Good for nothing but to be told so.
-            return Arc::new(LocalKey::new(text, Weak::new()));
+            return Arc::new(LocalKey::new(text, Weak::new(), &self.listener));
         }
         if let Some(found) = self.find(text) {
             return found;
         }
         // Made outside of the mutex: an awkward name takes a search of milliseconds.
-        let made = Arc::new(LocalKey::new(text, Arc::downgrade(self)));
+        let made = Arc::new(LocalKey::new(text, Arc::downgrade(self), &self.listener));
         let mut keys = self.keys.lock();
         if let Some(found) = keys.get(text).and_then(Weak::upgrade) {
             // Dropped before `made`, whose end looks here.
@@ -86,10 +93,12 @@ impl Locals {
 }
 
 impl LocalKey {
-    fn new(text: &str, locals: Weak<Locals>) -> LocalKey {
+    fn new(text: &str, locals: Weak<Locals>, listener: &Arc<Listener>) -> LocalKey {
         LocalKey {
             key: Arc::new(Key::new(text)),
             news: News::default(),
+            listener: Arc::clone(listener),
+            queued: AtomicBool::new(false),
             hint: AtomicU64::new(0),
             holder: Mutex::new(Weak::new()),
             gates: Mutex::default(),
@@ -115,6 +124,17 @@ impl LocalKey {
         self.news.failed(failure);
         let gates: Vec<_> = self.gates.lock().iter().filter_map(|(_, gate)| gate.upgrade()).collect();
         gates.iter().for_each(|gate| gate.call());
+    }
+
+    /// An acquisition ended or went on: did it have to queue?
+    pub(crate) fn note_queue(&self, queued: bool) {
+        if self.queued.load(Relaxed) != queued {
+            self.queued.store(queued, Relaxed);
+        }
+    }
+
+    pub(crate) fn expects_queue(&self) -> bool {
+        self.queued.load(Relaxed)
     }
 
     pub(crate) fn hint(&self) -> u64 {
@@ -199,15 +219,28 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::keeping::Renew;
+    use crate::keeping::{Keeper, Renew};
+    use crate::nodes::Single;
+    use crate::server::{Address, Pool};
 
     fn shape(secs: u64) -> Shape {
-        Shape { terms: Terms { ttl: Duration::from_secs(secs), renew: Renew::WhileHeld, passes: 16 }, label: None }
+        Shape {
+            terms: Terms { ttl: Duration::from_secs(secs), renew: Renew::WhileHeld, passes: 16 },
+            label: None,
+            in_turn: true,
+        }
+    }
+
+    fn locals() -> Arc<Locals> {
+        let info = redis::IntoConnectionInfo::into_connection_info("redis://127.0.0.1:1/").unwrap();
+        let pool = Pool::new(Address::new(info, "test"), 1);
+        let keeper = Keeper::new("test", Arc::new(Single::new(pool)), Duration::from_secs(1));
+        Arc::new(Locals::new(Listener::of(&keeper)))
     }
 
     #[test]
     fn a_name_is_forgotten_when_nobody_uses_it() {
-        let locals = Arc::new(Locals::new());
+        let locals = locals();
         let (a, again, other) = (locals.key("a"), locals.key("a"), locals.key("a "));
         assert!(Arc::ptr_eq(&a, &again) && !Arc::ptr_eq(&a, &other));
         assert_eq!(locals.len(), 2);
@@ -219,7 +252,7 @@ mod tests {
 
     #[test]
     fn locks_whose_leases_differ_never_share_a_gate() {
-        let key = Arc::new(Locals::new()).key("k");
+        let key = locals().key("k");
         let gate = key.gate(&shape(1));
         assert!(Arc::ptr_eq(&gate, &key.gate(&shape(1))));
         assert!(!Arc::ptr_eq(&gate, &key.gate(&shape(2))));

@@ -8,7 +8,7 @@ pub(crate) enum Try {
     /// Mine. `clock`: the server's time in µs.
     Held { fence: u64, clock: u64 },
     /// Another's, for `pttl` ms more; −1: for ever.
-    Taken { pttl: i64, clock: u64 },
+    Taken { pttl: i64, hands_over: HandsOver, clock: u64 },
     /// Executed after its `not_after`: nothing was done.
     Late { clock: u64 },
 }
@@ -18,17 +18,13 @@ impl Try {
         let mut words = text.split(' ');
         let answer = match words.next()? {
             "held" => {
-                let fence = words.next()?.parse().ok().filter(|&f: &u64| f > 0 && f < fence::LIMIT)?;
-                let clock = match words.next()? {
-                    "1" => fence,
-                    micros => micros.parse().ok()?,
-                };
+                let (fence, clock) = held(&mut words)?;
                 Try::Held { fence, clock }
             }
             "taken" => {
                 let pttl = words.next()?.parse().ok()?;
-                let _hands_over: i8 = words.next()?.parse().ok()?;
-                Try::Taken { pttl, clock: words.next()?.parse().ok()? }
+                let hands_over = HandsOver::parse(words.next()?)?;
+                Try::Taken { pttl, hands_over, clock: words.next()?.parse().ok()? }
             }
             "late" => Try::Late { clock: words.next()?.parse().ok()? },
             _ => return None,
@@ -37,11 +33,121 @@ impl Try {
     }
 }
 
+/// What follows "held": the fence and the server's clock.
+fn held<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<(u64, u64)> {
+    let fence = words.next()?.parse().ok().filter(|&f: &u64| f > 0 && f < fence::LIMIT)?;
+    let clock = match words.next()? {
+        "1" => fence,
+        micros => micros.parse().ok()?,
+    };
+    Some((fence, clock))
+}
+
+/// Whether the holder hands the lock over to a waiter when it releases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum HandsOver {
+    Yes,
+    /// One of ours that cannot, or nobody.
+    No,
+    /// A holder that is none of ours.
+    Foreign,
+}
+
+impl HandsOver {
+    fn parse(word: &str) -> Option<HandsOver> {
+        match word {
+            "1" => Some(HandsOver::Yes),
+            "0" => Some(HandsOver::No),
+            "-1" => Some(HandsOver::Foreign),
+            _ => None,
+        }
+    }
+}
+
+/// The answer of `wait`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wait {
+    /// Mine. `clock`: the server's time in µs.
+    Held {
+        fence: u64,
+        clock: u64,
+    },
+    Queued(Queued),
+    /// Executed after its `not_after`: nothing was done.
+    Late {
+        clock: u64,
+    },
+}
+
+/// A place in the queue, or (rank `None`) none any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Queued {
+    /// For how many ms more the lock is another's; −1: for ever; −2: it is free.
+    pub(crate) pttl: i64,
+    pub(crate) hands_over: HandsOver,
+    /// How many wait in front.
+    pub(crate) rank: Option<u64>,
+    pub(crate) place: u64,
+    /// More dead waiters than one call clears: call again at once.
+    pub(crate) again: bool,
+    /// The server sees who listens for this waiter.
+    pub(crate) push: bool,
+    /// The waiter had been dropped, and is back with its place.
+    pub(crate) back: bool,
+    pub(crate) clock: u64,
+}
+
+impl Wait {
+    pub(crate) fn parse(text: &str) -> Option<Wait> {
+        let mut words = text.split(' ');
+        let answer = match words.next()? {
+            "held" => {
+                let (fence, clock) = held(&mut words)?;
+                Wait::Held { fence, clock }
+            }
+            "queued" => Wait::Queued(Queued::parse(&mut words)?),
+            "late" => Wait::Late { clock: words.next()?.parse().ok()? },
+            _ => return None,
+        };
+        words.next().is_none().then_some(answer)
+    }
+}
+
+impl Queued {
+    fn parse<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<Queued> {
+        Some(Queued {
+            pttl: words.next()?.parse().ok()?,
+            hands_over: HandsOver::parse(words.next()?)?,
+            rank: match words.next()? {
+                "-1" => None,
+                rank => Some(rank.parse().ok()?),
+            },
+            place: words.next()?.parse().ok()?,
+            again: flag(words.next()?)?,
+            push: flag(words.next()?)?,
+            back: flag(words.next()?)?,
+            clock: words.next()?.parse().ok()?,
+        })
+    }
+}
+
+fn flag(word: &str) -> Option<bool> {
+    match word {
+        "1" => Some(true),
+        "0" => Some(false),
+        _ => None,
+    }
+}
+
 /// The answer of `release` and `force`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Released {
     /// It was the asked one, and is free now.
     Freed,
+    /// It was the asked one, and is the first waiter's now.
+    HandedOver,
+    /// It was the asked one, and is free now: the waiter could not be told.
+    Unannounced,
     /// There was no lock.
     Gone,
     /// Another's: untouched.
@@ -51,7 +157,9 @@ pub(crate) enum Released {
 impl Released {
     pub(crate) fn parse(text: &str) -> Option<Released> {
         match text {
-            "1" | "2" | "3" => Some(Released::Freed),
+            "1" => Some(Released::Freed),
+            "2" => Some(Released::HandedOver),
+            "3" => Some(Released::Unannounced),
             "-1" => Some(Released::Gone),
             "0" => Some(Released::Others),
             _ => None,
@@ -109,8 +217,13 @@ mod tests {
         let table = [
             ("held 1764547200000000 1", Some(Try::Held { fence: 1_764_547_200_000_000, clock: 1_764_547_200_000_000 })),
             ("held 17 1764547200000000", Some(Try::Held { fence: 17, clock: 1_764_547_200_000_000 })),
-            ("taken 2500 1 1764547200000000", Some(Try::Taken { pttl: 2500, clock: 1_764_547_200_000_000 })),
-            ("taken -1 -1 5", Some(Try::Taken { pttl: -1, clock: 5 })),
+            (
+                "taken 2500 1 1764547200000000",
+                Some(Try::Taken { pttl: 2500, hands_over: HandsOver::Yes, clock: 1_764_547_200_000_000 }),
+            ),
+            ("taken -1 -1 5", Some(Try::Taken { pttl: -1, hands_over: HandsOver::Foreign, clock: 5 })),
+            ("taken 7 0 5", Some(Try::Taken { pttl: 7, hands_over: HandsOver::No, clock: 5 })),
+            ("taken 7 2 5", None),
             ("late 5", Some(Try::Late { clock: 5 })),
             ("held 0 5", None),
             ("held 9007199254740992 5", None),
@@ -127,7 +240,10 @@ mod tests {
 
     #[test]
     fn every_verb_has_answers_of_its_own() {
-        assert_eq!(["1", "2", "3"].map(Released::parse), [Some(Released::Freed); 3]);
+        assert_eq!(
+            ["1", "2", "3"].map(Released::parse),
+            [Some(Released::Freed), Some(Released::HandedOver), Some(Released::Unannounced)]
+        );
         assert_eq!(["0", "-1"].map(Released::parse), [Some(Released::Others), Some(Released::Gone)]);
         assert_eq!(
             ["1", "0", "-1"].map(Renewed::parse),
@@ -139,10 +255,40 @@ mod tests {
         assert_eq!(["1", "1 2", "x 1"].map(Left::parse), [None; 3]);
     }
 
+    #[test]
+    fn a_place_in_the_queue_is_read_whole_or_not_at_all() {
+        let queued = Queued {
+            pttl: 2500,
+            hands_over: HandsOver::Yes,
+            rank: Some(3),
+            place: 1_764_547_200_000_000,
+            again: false,
+            push: true,
+            back: true,
+            clock: 5,
+        };
+        let none = Queued { pttl: -2, hands_over: HandsOver::No, rank: None, place: 0, again: true, ..queued };
+        let table = [
+            ("queued 2500 1 3 1764547200000000 0 1 1 5", Some(Wait::Queued(queued))),
+            ("queued -2 0 -1 0 1 1 1 5", Some(Wait::Queued(none))),
+            ("held 17 1764547200000000", Some(Wait::Held { fence: 17, clock: 1_764_547_200_000_000 })),
+            ("late 5", Some(Wait::Late { clock: 5 })),
+            ("queued 2500 1 3 1764547200000000 0 1 1", None),
+            ("queued 2500 1 3 1764547200000000 0 1 1 5 5", None),
+            ("queued 2500 1 3 1764547200000000 0 2 1 5", None),
+            ("queued 2500 3 3 1764547200000000 0 1 1 5", None),
+            ("taken 2500 1 5", None),
+            ("", None),
+        ];
+        for (text, meaning) in table {
+            assert_eq!(Wait::parse(text), meaning, "{text:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn no_text_makes_a_parser_panic(text in ".*") {
-            let _ = (Try::parse(&text), Released::parse(&text), Renewed::parse(&text), Left::parse(&text));
+            let _ = (Try::parse(&text), Wait::parse(&text), Released::parse(&text), Renewed::parse(&text), Left::parse(&text));
         }
     }
 }

@@ -7,13 +7,15 @@
 
 mod answer;
 mod guarded;
+mod message;
 mod names;
 pub(crate) mod pack;
 
 use std::sync::LazyLock;
 
-pub(crate) use answer::{Left, Released, Renewed, Try};
+pub(crate) use answer::{HandsOver, Left, Queued, Released, Renewed, Try, Wait};
 pub(crate) use guarded::{Condition, Guarded, Writes, Written};
+pub(crate) use message::Message;
 pub(crate) use names::{Names, RESERVED};
 pub(crate) use pack::Command;
 
@@ -31,6 +33,7 @@ macro_rules! script {
 }
 
 script!(TRY, "try.lua");
+script!(WAIT, "wait.lua");
 script!(RELEASE, "release.lua");
 script!(LEAVE, "leave.lua");
 script!(RENEW, "renew.lua");
@@ -39,6 +42,7 @@ script!(PROBE, "probe.lua");
 
 impl Script {
     fn new(source: &str) -> Script {
+        let source = &whole(source);
         let hash = redis::Script::new(source).get_hash().to_owned();
         Script { by_hash: pack::bulks(&["EVALSHA", &hash]), by_source: pack::bulks(&["EVAL", source]) }
     }
@@ -57,6 +61,13 @@ impl Script {
         args.iter().for_each(|arg| arg.pack(&mut out));
         Command { bytes: out, n: Some(n) }
     }
+}
+
+/// A script with the parts that several share, which it names where they belong.
+fn whole(source: &str) -> String {
+    source
+        .replace("--< mint.lua", include_str!("mint.lua").trim_end())
+        .replace("--< pass_on.lua", include_str!("pass_on.lua").trim_end())
 }
 
 /// How a script is named in a call.
@@ -93,6 +104,17 @@ pub(crate) enum Verb<'a> {
         ttl: u64,
         hint: u64,
         not_after: u64,
+    },
+    /// Take the lock, or wait for it in its queue. `beat`: for how long the waiter may be silent (0: no
+    /// more waiting). `channel`: where it listens; empty: it looks by itself.
+    Wait {
+        token: &'a str,
+        ttl: u64,
+        hint: u64,
+        not_after: u64,
+        place: u64,
+        beat: u64,
+        channel: &'a str,
     },
     /// Take over the hold of this token, with a new fence; nothing if it is gone.
     Resume {
@@ -135,6 +157,18 @@ impl Request<'_> {
             Verb::Try { token, ttl, hint, not_after } => {
                 to(&TRY, &[Text(token), Number(ttl), Number(hint), Number(not_after)])
             }
+            Verb::Wait { token, ttl, hint, not_after, place, beat, channel } => to(
+                &WAIT,
+                &[
+                    Text(token),
+                    Number(ttl),
+                    Number(hint),
+                    Number(not_after),
+                    Number(place),
+                    Number(beat),
+                    Text(channel),
+                ],
+            ),
             Verb::Resume { token, ttl, not_after } => {
                 to(&TRY, &[Text(token), Number(ttl), Text("-1"), Number(not_after)])
             }

@@ -93,10 +93,9 @@ impl Contender<'_> {
         };
         let options = LockOptions::new().ttl(ttl).renew(renew);
         let lock = DistLock::with_options(if leak { self.leaked } else { self.kept }, key, &options).unwrap();
-        let first_ttl = if let Renew::AtMost(most) = renew { ttl.min(most) } else { ttl };
         let asked = now();
         let Some(guard) = self.acquire(&lock) else { return };
-        let hold = self.won(&guard, asked, first_ttl, ttl);
+        let hold = self.won(&guard, asked, ttl);
         self.section(&guard, &hold);
         self.end(guard, &hold, leak);
     }
@@ -114,16 +113,15 @@ impl Contender<'_> {
     }
 
     /// Writes down what it had in hand: what came before the look is the least that can be true.
-    fn won(&self, guard: &DistLockGuard, asked: Stamp, first_ttl: Duration, ttl: Duration) -> String {
+    fn won(&self, guard: &DistLockGuard, asked: Stamp, ttl: Duration) -> String {
         let acquired = now();
         let valid = acquired + nanos(guard.remaining());
-        let good_for = nanos(first_ttl - first_ttl / 100 - Duration::from_millis(2));
-        let sent = if valid > acquired { valid.saturating_sub(good_for) } else { asked };
         self.scribe.won(&Hold {
             key: guard.key().to_owned(),
             token: guard.token().to_owned(),
             fence: guard.fence(),
-            sent,
+            // Of a lease that was granted, or passed on, no more is known.
+            sent: asked,
             acquired,
             valid,
             ttl: nanos(ttl),

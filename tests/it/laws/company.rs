@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use distlock::{Backoff, ClientOptions, DistLock, ErrorKind, Interrupt, LockClient, LockOptions};
+use distlock::{Backoff, ClientOptions, DistLock, ErrorKind, Interrupt, LockClient, LockOptions, Wait};
 
 use super::{BOUND, LONG, assert_kind, assert_taken, ms};
 use crate::support::{
@@ -76,7 +76,7 @@ fn an_interrupt_wakes_a_thread_that_waits_behind_its_own_process() {
 fn waiters_ask_no_more_often_than_their_backoff_says() {
     every_server(|way| {
         let slow = Backoff::new().spins(0).first_pause(ms(100)).cap(ms(100));
-        let lock = way.lock("k", &LockOptions::new().backoff(slow));
+        let lock = way.lock("k", &LockOptions::new().backoff(slow).wait(Wait::Spin));
         lock.lock().unwrap().unlock().unwrap();
         let _: () = way.ask(&["SET", "k", "somebody"]);
         let before = way.script_calls();

@@ -9,7 +9,7 @@ mod take;
 
 use redis::{Connection, ErrorKind, RedisError, ServerErrorKind};
 
-use crate::support::Server;
+use crate::support::{Server, proxy::whole};
 
 pub(crate) const TRY: &str = include_str!("../../../src/server/script/try.lua");
 pub(crate) const RELEASE: &str = include_str!("../../../src/server/script/release.lua");
@@ -45,7 +45,7 @@ impl Desk {
     fn try_run(&mut self, script: &str, args: &[&str]) -> Result<String, RedisError> {
         self.n += 1;
         let mut command = redis::cmd("EVAL");
-        command.arg(script).arg(4).arg("k").arg(FENCE).arg(QUEUE).arg(WAITERS).arg(self.n).arg(args);
+        command.arg(whole(script)).arg(4).arg("k").arg(FENCE).arg(QUEUE).arg(WAITERS).arg(self.n).arg(args);
         let answer: String = command.query(&mut self.connection)?;
         // Every answer ends with the number of its call.
         let own = answer.strip_suffix(&format!(" {}", self.n));

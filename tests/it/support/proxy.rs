@@ -210,8 +210,16 @@ pub(crate) fn nth(n: usize, matches: impl Fn(&[u8]) -> bool + Send) -> impl Fn(&
 
 /// Is it a call of this script, by its digest or its source?
 pub(crate) fn calls(source: &'static str) -> impl Fn(&[u8]) -> bool + Send + Clone {
-    let hash = redis::Script::new(source).get_hash().to_owned();
+    let source = whole(source);
+    let hash = redis::Script::new(&source).get_hash().to_owned();
     move |request| contains(request, hash.as_bytes()) || contains(request, source.as_bytes())
+}
+
+/// A script with the parts that several share, which it names where they belong.
+pub(crate) fn whole(source: &str) -> String {
+    let part = |source: &str, name: &str, part: &str| source.replace(&format!("--< {name}"), part.trim_end());
+    let source = part(source, "mint.lua", include_str!("../../../src/server/script/mint.lua"));
+    part(&source, "pass_on.lua", include_str!("../../../src/server/script/pass_on.lua"))
 }
 
 pub(crate) fn contains(text: &[u8], part: &[u8]) -> bool {
