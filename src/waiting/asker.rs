@@ -68,7 +68,8 @@ impl Asker<'_> {
     /// A new acquisition; one that is likely to have to queue does so at once.
     pub(super) fn new_seat(self) -> Seat {
         let mut seat = self.fresh_seat();
-        if self.shape.in_turn && self.local.expects_queue() && self.local.listener.is_heard() {
+        let listener = &self.local.listener;
+        if self.shape.in_turn && self.local.expects_queue() && listener.is_heard() && listener.can_queue() {
             seat.place = Some(super::head::enter(self.local, &seat.token, self.manner.backoff));
         }
         seat

@@ -134,7 +134,7 @@ impl<'a> Head<'a> {
                 Step::Taken
             }
             Err(failure) if matches!(ask, Ask::Wait { .. }) && is_refusal(&failure) => {
-                trace!("the queue of lock {:?} is refused: {failure}", local.key.text);
+                local.listener.refused(&failure);
                 self.leave_queue();
                 Step::Taken
             }
@@ -153,7 +153,7 @@ impl<'a> Head<'a> {
         }
         let of_use = local.listener.is_heard() || hands_over == HandsOver::Yes;
         match &mut self.seat {
-            Some(seat) if shape.in_turn && of_use && !seat.unqueued => {
+            Some(seat) if shape.in_turn && of_use && !seat.unqueued && local.listener.can_queue() => {
                 seat.place = Some(enter(local, &seat.token, manner.backoff));
                 seat.next = Moment::PAST;
             }

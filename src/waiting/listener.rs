@@ -44,6 +44,8 @@ struct State {
     subscribed: bool,
     /// Subscribing failed the last time.
     failed: bool,
+    /// The queue's commands are refused: this client can neither wait there nor hand over.
+    refused: bool,
     /// `wait`s in a row to which the server said that it does not see the subscription.
     unseen: u32,
     /// That it cannot be told was logged.
@@ -109,7 +111,21 @@ impl Listener {
     /// As far as is known, a holder of this client can hand over and a waiter of it be told.
     pub(crate) fn can_push(&self) -> bool {
         let state = self.shared.state.lock();
-        self.nodes.can_listen() && self.nodes.can_announce() && !state.failed && state.unseen < UNSEEN
+        let good = !state.failed && !state.refused && state.unseen < UNSEEN;
+        good && self.nodes.can_listen() && self.nodes.can_announce()
+    }
+
+    /// May this client queue, as far as is known?
+    pub(crate) fn can_queue(&self) -> bool {
+        !self.shared.state.lock().refused
+    }
+
+    /// A `wait` was refused, and so is the handing over: until the subscription is renewed, neither is
+    /// tried. (Its holders say so in their tokens, or those who queue would count on being told.)
+    pub(crate) fn refused(&self, failure: &Failure) {
+        if failure.class != Class::Unavailable && !std::mem::replace(&mut self.shared.state.lock().refused, true) {
+            warn!("redis {:?} refuses the queue of a lock, waiters spin: {failure}", self.name);
+        }
     }
 
     /// A `wait` with a channel was answered: does the server see who listens there?
@@ -187,7 +203,7 @@ impl Shared {
         match heard {
             Heard::Subscribed => {
                 let mut state = self.state.lock();
-                (state.subscribed, state.failed, state.unseen) = (true, false, 0);
+                (state.subscribed, state.failed, state.refused, state.unseen) = (true, false, false, 0);
                 drop(state);
                 self.call_all();
             }

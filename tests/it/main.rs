@@ -16,3 +16,4 @@ mod std_mutex;
 mod surface;
 #[cfg(feature = "testing")]
 mod testing;
+mod turns;

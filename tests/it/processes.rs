@@ -33,6 +33,7 @@ fn worker() {
         "hold and look" => hold_and_look(&url),
         "lock and look" => lock_and_look(&url),
         "many locks" => crate::keeping::many_locks(&url),
+        "wait" => crate::turns::wait(&url),
         "panicking logger" => crate::faults::panicking_logger(&url),
         other => match other.strip_prefix("contend ") {
             Some(orders) => crate::faults::contender::contend(orders, &url),

@@ -3,12 +3,12 @@
 use std::{
     sync::{Arc, Mutex},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use distlock::{DistLock, ErrorKind, LockOptions, Renew};
 
-use super::{LONG, assert_kind, assert_taken, ms};
+use super::{LONG, assert_kind, assert_taken, ms, takes};
 use crate::support::ways::{Way, every_server, every_way};
 
 const THREADS: u64 = 4;
@@ -149,6 +149,28 @@ fn a_guard_that_is_passed_the_lease_is_released_like_any_other() {
         });
         assert_eq!(way.value("k"), None);
         assert!(way.left_over().is_empty());
+    });
+}
+
+#[test]
+fn a_process_that_always_wants_the_lock_lets_another_have_its_turn() {
+    every_server(|way| {
+        let stop = Instant::now() + ms(1500);
+        let (busy, other) = (way.lock("k", &LockOptions::new()), way.lock("k", &LockOptions::new()));
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    while Instant::now() < stop {
+                        let guard = busy.lock().unwrap();
+                        thread::sleep(ms(1));
+                        guard.unlock().unwrap();
+                    }
+                });
+            }
+            let start = Instant::now();
+            drop(takes(Duration::ZERO, || other.try_lock_for(LONG)).unwrap());
+            assert!(start.elapsed() < ms(1400), "only when nobody else wanted it: {:?}", start.elapsed());
+        });
     });
 }
 
