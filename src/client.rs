@@ -59,7 +59,9 @@ impl LockClient {
     ///   check-out, blocks as long as a silent server does, and with it `try_lock_for`, `unlock`, Drop.
     /// - **No reserve**: when the application uses up the pool, renewals and releases wait for a
     ///   connection, and a lock may be lost or stay until its ttl is over.
-    /// - **Batches**: renewals go one by one, unless the connections are `redis::Connection`s.
+    /// - **Batches**: renewals go one by one.
+    /// - **Waiting**: a subscription needs a connection of its own, which a pool does not give. Waiters look
+    ///   by themselves, every few milliseconds.
     /// - A connection that is out of step cannot be discarded; each answer is checked to be its own.
     ///
     /// Works with every pool whose connections speak Redis: of `redis::Client`, of a cluster client, of
@@ -161,7 +163,8 @@ impl ClientOptions {
         self
     }
 
-    /// How many pooled connections there may be; renewal has one more of its own. Waiting threads hold
+    /// How many pooled connections there may be; renewal has one more of its own, and so has the
+    /// subscription of a client whose locks are waited for. Waiting threads hold
     /// none. Defaults to 8; from 1 to 1000. None is opened before it is used, and those that are not
     /// used for a minute are closed.
     #[must_use]

@@ -26,7 +26,8 @@
 //! - [`DistLockGuard`]: a held lock. [`FenceGate`]: the protected side of its fence, for data in Redis.
 //! - [`Error`] with its [`ErrorKind`]: what to do. Somebody else having the lock is an error, too, as
 //!   with [`std::sync::Mutex::try_lock`]; [`OptionalExt::optional`] makes an `Option` of it.
-//! - [`Interrupt`]: ends waits from another thread.
+//! - [`Interrupt`]: ends waits from another thread. [`Wait`] and [`Backoff`]: how they wait for other
+//!   processes.
 //!
 //! # A lease can be lost
 //!

@@ -102,8 +102,10 @@ impl DistLock {
     /// [`unreachable_after`](LockOptions::unreachable_after) (30 s), counted from the later of the
     /// call's start and the last useful answer for this key that any thread of this client got.
     ///
-    /// Threads of one client get the lock in the order in which they asked. The first failure of a
-    /// wait is logged. Locking a key that the same thread holds waits for ever.
+    /// Threads of one client get the lock in the order in which they asked, and so do processes that
+    /// [wait in turn](crate::Wait::InTurn); a process may pass it among its threads for
+    /// [a moment](LockOptions::local_passes) first. Nobody holds a pooled connection while waiting. The
+    /// first failure of a wait is logged. Locking a key that the same thread holds waits for ever.
     ///
     /// # Errors
     ///
