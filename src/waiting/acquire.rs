@@ -53,13 +53,14 @@ impl<'a> Asker<'a> {
             Begun::Won(won) => return Ok(won),
             Begun::Head(head) => head,
         };
+        let mut last = false;
         loop {
-            let last = match head.pause(deadline) {
+            last = match head.pause(deadline) {
                 Paused::Interrupted => return Err(Refusal::Interrupted),
                 // No I/O at the deadline if somebody else goes on with the seat.
                 Paused::Deadline if head.has_successor() => return Err(self.verdict(start)),
                 Paused::Deadline => true,
-                Paused::Over => false,
+                Paused::Over => last,
                 Paused::Granted(grant) => match head.win(&grant) {
                     Step::Won(won) => return Ok(won),
                     _ => continue,
@@ -80,7 +81,8 @@ impl<'a> Asker<'a> {
                 Step::Taken => {}
                 Step::TooLate => head.plan(None),
             }
-            if last || deadline.is_some_and(|deadline| deadline <= Moment::now()) {
+            let over = last || deadline.is_some_and(|deadline| deadline <= Moment::now());
+            if over && !head.asks_on() {
                 return Err(self.verdict(start));
             }
         }

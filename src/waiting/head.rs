@@ -264,6 +264,11 @@ impl<'a> Head<'a> {
         }
     }
 
+    /// The last call cleared as many dead waiters as it may, and there are more: ask on, deadline or not.
+    pub(super) fn asks_on(&self) -> bool {
+        self.seat.as_ref().is_some_and(|seat| seat.place.as_ref().is_some_and(|place| place.again))
+    }
+
     pub(super) fn has_successor(&self) -> bool {
         self.turn.as_ref().is_some_and(Turn::has_successor)
     }

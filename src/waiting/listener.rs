@@ -30,6 +30,8 @@ pub(crate) struct Listener {
 
 struct Shared {
     channel: String,
+    /// The process that made it: in a forked child the mutex may be held by a thread that is not there.
+    pid: u32,
     /// Guards who waits and what is known of the subscription.
     state: Mutex<State>,
     /// With `state`: the client is gone.
@@ -77,6 +79,7 @@ impl Listener {
         let Keeper { tokens, name, nodes, watchdog, io_timeout: io, .. } = keeper;
         let shared = Arc::new(Shared {
             channel: format!("distlock:client:{}", tokens.client()),
+            pid: std::process::id(),
             state: Mutex::default(),
             closing: Condvar::new(),
         });
@@ -172,12 +175,18 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.shared.state.lock().closed = true;
-        self.shared.closing.notify_all();
+        if !self.shared.is_inherited() {
+            self.shared.state.lock().closed = true;
+            self.shared.closing.notify_all();
+        }
     }
 }
 
 impl Shared {
+    fn is_inherited(&self) -> bool {
+        std::process::id() != self.pid
+    }
+
     /// The thread.
     fn work(&self, nodes: &dyn Nodes, watchdog: &Watchdog, io: Duration, name: &str) {
         let mut pause = FIRST_PAUSE;
@@ -273,7 +282,7 @@ impl Enrolment for Enrolled {}
 
 impl Drop for Enrolled {
     fn drop(&mut self) {
-        if let Some(shared) = self.shared.upgrade() {
+        if let Some(shared) = self.shared.upgrade().filter(|shared| !shared.is_inherited()) {
             shared.state.lock().enrolled.remove(&self.token);
         }
     }

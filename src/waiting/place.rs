@@ -16,10 +16,15 @@ use crate::nodes::{HandsOver, Queued, Sent, remaining};
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) enrolled: Arc<Enrolled>,
-    /// What Redis called it; 0 while there is none.
+    /// What Redis called it; 0 while there is none, or it is to be a new one.
     pub(crate) place: u64,
+    /// It had been dropped, and came back in front; the second time it comes back behind, so that a waiter
+    /// which never uses its grants stalls the others once a round.
+    came_back: bool,
     /// Redis may have an entry of this token.
     pub(crate) entered: bool,
+    /// More dead waiters stand in front than one call clears.
+    pub(crate) again: bool,
     calls: Calls,
     rank: Option<u64>,
     /// The server sees who listens.
@@ -64,7 +69,17 @@ const AFTER_EXPIRY: Duration = Duration::from_millis(2);
 impl Place {
     pub(crate) fn new(enrolled: Arc<Enrolled>, backoff: Backoff) -> Place {
         let spin = Pauses::new(backoff.spins(0));
-        Place { enrolled, place: 0, entered: false, calls: Calls::default(), rank: None, pushed: false, spin }
+        Place {
+            enrolled,
+            place: 0,
+            came_back: false,
+            entered: false,
+            again: false,
+            calls: Calls::default(),
+            rank: None,
+            pushed: false,
+            spin,
+        }
     }
 
     /// These calls were made, whatever became of them.
@@ -79,9 +94,10 @@ impl Place {
             self.calls.answered = number;
             self.calls.sent.retain(|sent| sent.number >= number);
         }
-        // One that was dropped comes back in front, once; the second time behind.
-        self.place = if queued.back { 0 } else { queued.place };
+        self.came_back |= queued.back;
+        self.place = if self.came_back { 0 } else { queued.place };
         self.entered = queued.rank.is_some();
+        self.again = queued.again;
         if queued.rank < self.rank {
             self.spin.restart();
         }
@@ -203,7 +219,9 @@ mod tests {
         assert_eq!((place.place, place.entered), (4711, true));
         place.queued(2, &Queued { back: true, ..queued() });
         assert_eq!(place.place, 0, "behind, the next time");
-        place.queued(3, &Queued { rank: None, place: 0, ..queued() });
+        place.queued(3, &queued());
+        assert_eq!(place.place, 0, "from then on");
+        place.queued(4, &Queued { rank: None, place: 0, ..queued() });
         assert!(!place.entered);
     }
 

@@ -34,6 +34,7 @@ fn worker() {
         "lock and look" => lock_and_look(&url),
         "many locks" => crate::keeping::many_locks(&url),
         "wait" => crate::turns::wait(&url),
+        "fork while waiting" => crate::turns::fork_while_waiting(&url),
         "panicking logger" => crate::faults::panicking_logger(&url),
         other => match other.strip_prefix("contend ") {
             Some(orders) => crate::faults::contender::contend(orders, &url),

@@ -376,3 +376,45 @@ fn force_unlock_hands_the_lock_to_the_first_in_the_queue() {
     });
     guard.unlock().unwrap_err();
 }
+
+#[test]
+fn a_last_attempt_goes_past_more_dead_waiters_than_one_call_clears() {
+    let server = Server::start();
+    let mut dead = redis::cmd("ZADD");
+    dead.arg(QUEUE);
+    (1..=350).for_each(|place| drop(dead.arg(place).arg(format!("dead-{place}"))));
+    let lock = lock(&client(server.url()));
+    // Free, with a queue of the dead: a `wait` clears it by the hundred, and then takes the lock.
+    let _: () = server.ask(&["SET", "k", "somebody", "PX", "300"]);
+    dead.exec(&mut server.connection()).unwrap();
+    let guard = lock.try_lock_for(ms(600)).unwrap();
+    guard.unlock().unwrap();
+    assert_eq!(queued(&server), 0);
+}
+
+#[test]
+fn a_forked_child_leaves_the_subscription_of_its_parent_alone() {
+    let server = Server::start();
+    workers::ends_well(workers::start("fork while waiting", &server), LONG);
+}
+
+pub(crate) fn fork_while_waiting(url: &str) {
+    let (one, other) = (client(url), client(url));
+    let guard = lock(&one).lock().unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| lock(&other).lock().unwrap().unlock().unwrap());
+        thread::sleep(ms(300));
+        match fork::fork().unwrap() {
+            fork::Fork::Child => {
+                drop(other.clone());
+                assert!(lock(&other).try_lock().is_err());
+                std::process::exit(0);
+            }
+            fork::Fork::Parent(child) => {
+                fork::waitpid(child).unwrap();
+                guard.unlock().unwrap();
+                waiting.join().unwrap();
+            }
+        }
+    });
+}
