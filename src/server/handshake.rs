@@ -1,8 +1,7 @@
 //! From an address to a connection that is ready, under one deadline.
 //!
-//! The redis crate bounds each reply of its own handshake, not the whole, and removes its timeouts
-//! afterwards. So it only connects the socket; AUTH, SELECT, CLIENT SETNAME and TIME are written at
-//! once here and read under what is left of one deadline.
+//! AUTH, SELECT, CLIENT SETNAME and TIME are written at once and read under what is left of one deadline.
+//! (The redis crate bounds each reply of its own handshake, not the whole.)
 
 use std::{
     net::{IpAddr, SocketAddr, ToSocketAddrs},
@@ -14,6 +13,7 @@ use redis::{Connection, ConnectionAddr, ConnectionInfo, RedisConnectionInfo, Val
 use super::aside::Aside;
 use super::failure::{Class, Failure};
 use super::script::pack;
+use super::wire::Wire;
 use crate::clock::Moment;
 
 /// Where a server is and who we are there.
@@ -34,7 +34,7 @@ struct Login {
 
 /// A connection that is ready, with the server's clock in µs as of now.
 pub(crate) struct Ready {
-    pub(crate) connection: Connection,
+    pub(crate) wire: Wire,
     pub(crate) clock: u64,
 }
 
@@ -55,35 +55,57 @@ impl Address {
     /// Connects and logs in.
     pub(crate) fn connect(&self, until: Moment) -> Result<Ready, Failure> {
         let limit = Moment::now().until(until);
-        let mut connection = self.open(until).map_err(|e| Failure::from_redis(e, limit))?;
+        let wire = self.open(until).map_err(|e| Failure::from_redis(e, limit))?;
+        self.log_in(wire, until, limit)
+    }
+
+    /// The same for a connection of the redis crate, which a subscription needs.
+    pub(crate) fn connect_redis(&self, until: Moment) -> Result<Connection, Failure> {
+        let limit = Moment::now().until(until);
+        let info = self.info.clone();
+        let opened = self.aside.run(until, move || Ok(connect_redis(info, until)));
+        let connection =
+            opened.map_err(redis::RedisError::from).flatten().map_err(|e| Failure::from_redis(e, limit))?;
+        match self.log_in(Wire::Redis(connection), until, limit)?.wire {
+            Wire::Redis(connection) => Ok(connection),
+            Wire::Own(_) => Err(Failure::with_text(Class::Protocol, "the connection is another")),
+        }
+    }
+
+    fn log_in(&self, mut wire: Wire, until: Moment, limit: Duration) -> Result<Ready, Failure> {
         let (request, steps) = self.login.request();
-        set_timeout(&connection, left(until, limit)?, limit)?;
-        connection.send_packed_command(&request).map_err(|e| Failure::from_redis(e, limit))?;
+        wire.send(&request, Moment::now(), until).map_err(|e| Failure::from_redis(e, limit))?;
         let mut clock = None;
         for step in steps {
-            set_timeout(&connection, left(until, limit)?, limit)?;
-            let reply = connection.recv_response().map_err(|e| Failure::from_redis(e, limit))?;
+            let reply = wire.receive(until).map_err(|e| Failure::from_redis(e, limit))?;
             clock = step.check(reply)?.or(clock);
         }
         let clock = clock.ok_or_else(|| Failure::with_text(Class::Protocol, "TIME gave no time"))?;
-        Ok(Ready { connection, clock })
+        Ok(Ready { wire, clock })
     }
 
     /// The socket. A host with several addresses shares the time among those that are left.
-    fn open(&self, until: Moment) -> redis::RedisResult<Connection> {
+    fn open(&self, until: Moment) -> redis::RedisResult<Wire> {
         let (host, port) = match self.info.addr() {
             ConnectionAddr::Tcp(host, port) => (host, *port),
-            // A unix socket has no time limit, and with TLS the redis crate looks the name up.
+            // A unix socket has no time limit.
+            #[cfg(unix)]
+            ConnectionAddr::Unix(path) => {
+                let path = path.clone();
+                return Ok(self.aside.run(until, move || Wire::unix(&path))?);
+            }
+            // With TLS the redis crate looks the name up.
             _ => {
                 let info = self.info.clone();
-                return self.aside.run(until, move || Ok(connect_one(info, until, 1)))?;
+                return self.aside.run(until, move || Ok(connect_redis(info, until).map(Wire::Redis)))?;
             }
         };
         let found = self.addresses(host, port, until)?;
         let mut outcome = Err((redis::ErrorKind::InvalidClientConfig, "the host has no address").into());
         for (i, addr) in found.iter().enumerate() {
-            let one = ConnectionAddr::Tcp(addr.ip().to_string(), addr.port());
-            outcome = connect_one(self.info.clone().set_addr(one), until, found.len() - i);
+            let share = u32::try_from(found.len() - i).unwrap_or(u32::MAX);
+            let time = (Moment::now().until(until) / share).max(Duration::from_millis(1));
+            outcome = Wire::tcp(addr, time).map_err(redis::RedisError::from);
             if outcome.is_ok() {
                 break;
             }
@@ -103,23 +125,9 @@ impl Address {
     }
 }
 
-fn connect_one(info: ConnectionInfo, until: Moment, share: usize) -> redis::RedisResult<Connection> {
-    let time = Moment::now().until(until) / u32::try_from(share).unwrap_or(u32::MAX);
-    redis::Client::open(info)?.get_connection_with_timeout(time.max(Duration::from_millis(1)))
-}
-
-fn left(until: Moment, limit: Duration) -> Result<Duration, Failure> {
-    let left = Moment::now().until(until);
-    if left.is_zero() { Err(Failure::timeout(limit)) } else { Ok(left) }
-}
-
-/// Bounds each following read and write; never unbounded, never zero (which the socket would refuse).
-pub(crate) fn set_timeout(connection: &Connection, time: Duration, limit: Duration) -> Result<(), Failure> {
-    let time = Some(time.max(Duration::from_millis(1)));
-    connection
-        .set_read_timeout(time)
-        .and_then(|()| connection.set_write_timeout(time))
-        .map_err(|e| Failure::from_redis(e, limit))
+fn connect_redis(info: ConnectionInfo, until: Moment) -> redis::RedisResult<Connection> {
+    let time = Moment::now().until(until).max(Duration::from_millis(1));
+    redis::Client::open(info)?.get_connection_with_timeout(time)
 }
 
 /// What a reply of the handshake answers.

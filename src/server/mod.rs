@@ -16,6 +16,7 @@ pub(crate) mod script;
 pub(crate) mod server_clock;
 mod slot;
 mod subscription;
+mod wire;
 
 use redis::Value;
 

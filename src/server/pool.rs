@@ -181,7 +181,7 @@ impl Link for Pool {
     }
 
     fn listen(&self, channel: &str, io: Duration, hear: &mut dyn FnMut(Heard<'_>) -> Go) -> Result<(), Failure> {
-        let connection = self.address.connect(Moment::now().after(io))?.connection;
+        let connection = self.address.connect_redis(Moment::now().after(io))?;
         subscription::listen(connection, channel, io, hear)
     }
 }

@@ -7,23 +7,22 @@
 
 use std::time::Duration;
 
-use redis::{Connection, ConnectionLike, Value};
+use redis::Value;
 
 use super::failure::{Class, Failure};
-use super::handshake::{self, Address};
+use super::handshake::Address;
 use super::health::Health;
 use super::script::Command;
+use super::wire::Wire;
 use crate::clock::Moment;
 
 #[derive(Default)]
 pub(crate) struct Slot(Option<Live>);
 
 struct Live {
-    connection: Connection,
+    wire: Wire,
     /// The generation of the server's connections that it belongs to; older ones are retired.
     generation: u64,
-    /// The socket timeouts as they are set, so that a cycle need not set them again.
-    timeout: Duration,
     used: Moment,
 }
 
@@ -55,10 +54,11 @@ impl Slot {
         };
         // A connection that had waited is ready at once; another took its time.
         let now = if reused { start } else { Moment::now() };
-        if let Err(failure) = live.bound(now, until, limit) {
-            return Exchanged::unsent(failure, reused);
+        if now >= until {
+            return Exchanged::unsent(Failure::timeout(limit), reused);
         }
-        let answer = judge(live.connection.req_packed_command(&command.bytes), command, limit);
+        let sent = live.wire.send(&command.bytes, now, until);
+        let answer = judge(sent.and_then(|()| live.wire.receive(until)), command, limit);
         let at = Moment::now();
         if is_whole(&answer) {
             self.put_back(live, at);
@@ -80,13 +80,13 @@ impl Slot {
             Ok(taken) => taken,
             Err(failure) => return (vec![Err(failure); commands.len()], false),
         };
-        let sent = live.bound(Moment::now(), until, limit).and_then(|()| live.send(commands, limit));
-        if let Err(failure) = sent {
-            return (vec![Err(failure); commands.len()], reused);
+        let bytes: Vec<u8> = commands.iter().flat_map(|command| &command.bytes).copied().collect();
+        if let Err(e) = live.wire.send(&bytes, Moment::now(), until) {
+            return (vec![Err(Failure::from_redis(e, limit)); commands.len()], reused);
         }
         let mut answers = Vec::with_capacity(commands.len());
         while answers.len() < commands.len() {
-            let answer = live.receive(&commands[answers.len()], until, limit);
+            let answer = judge(live.wire.receive(until), &commands[answers.len()], limit);
             let whole = is_whole(&answer);
             answers.push(answer);
             if !whole {
@@ -109,7 +109,7 @@ impl Slot {
         }
         let ready = to.connect(until)?;
         health.clock.set(ready.clock, Moment::now());
-        let live = Live { connection: ready.connection, generation, timeout: Duration::ZERO, used: Moment::now() };
+        let live = Live { wire: ready.wire, generation, used: Moment::now() };
         Ok((live, false))
     }
 
@@ -131,31 +131,6 @@ impl Slot {
 
     pub(crate) fn is_connected(&self) -> bool {
         self.0.is_some()
-    }
-}
-
-impl Live {
-    /// Bounds the next read and write by what is left; timeouts that are about right stay.
-    fn bound(&mut self, now: Moment, until: Moment, limit: Duration) -> Result<(), Failure> {
-        let left = now.until(until);
-        if left.is_zero() {
-            return Err(Failure::timeout(limit));
-        }
-        if self.timeout > left + left / 16 || self.timeout < left - left / 8 {
-            handshake::set_timeout(&self.connection, left, limit)?;
-            self.timeout = left;
-        }
-        Ok(())
-    }
-
-    fn send(&mut self, commands: &[Command], limit: Duration) -> Result<(), Failure> {
-        let bytes: Vec<u8> = commands.iter().flat_map(|command| &command.bytes).copied().collect();
-        self.connection.send_packed_command(&bytes).map_err(|e| Failure::from_redis(e, limit))
-    }
-
-    fn receive(&mut self, command: &Command, until: Moment, limit: Duration) -> Result<Value, Failure> {
-        self.bound(Moment::now(), until, limit)?;
-        judge(self.connection.recv_response(), command, limit)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::{
     error::Error as _,
-    io::Write,
+    io::{Read, Write},
     net::TcpListener,
-    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     thread,
     time::{Duration, Instant},
 };
@@ -102,6 +102,50 @@ fn something_else_that_listens_there_is_a_protocol_error_at_once() {
     let start = Instant::now();
     assert_eq!(lock.lock().unwrap_err().kind(), ErrorKind::Protocol);
     assert!(start.elapsed() < IO + SLACK);
+}
+
+/// Leads connections on to a server, and its answers back byte by byte, with a pause before each.
+fn dripping(server: &Server, pause: Duration, drips: &'static AtomicBool) -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let (port, upstream) = (listener.local_addr().unwrap().port(), server.port());
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let up = std::net::TcpStream::connect(("127.0.0.1", upstream)).unwrap();
+            client.set_nodelay(true).unwrap();
+            let (mut from, mut to) = (client.try_clone().unwrap(), up.try_clone().unwrap());
+            thread::spawn(move || std::io::copy(&mut from, &mut to));
+            let (mut from, mut to) = (up, client);
+            thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                while let Ok(count @ 1..) = from.read(&mut bytes) {
+                    for byte in &bytes[..count] {
+                        if drips.load(SeqCst) {
+                            thread::sleep(pause);
+                        }
+                        if to.write_all(&[*byte]).is_err() {
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    port
+}
+
+#[test]
+fn an_answer_that_comes_in_pieces_ends_in_time() {
+    static DRIPS: AtomicBool = AtomicBool::new(false);
+    let server = Server::start();
+    let port = dripping(&server, IO / 4, &DRIPS);
+    let lock = DistLock::new(&client(format!("redis://127.0.0.1:{port}/")), "k");
+    lock.lock().unwrap().unlock().unwrap();
+    DRIPS.store(true, SeqCst);
+    for d in [Duration::ZERO, Duration::from_millis(300)] {
+        let start = Instant::now();
+        assert_eq!(lock.try_lock_for(d).unwrap_err().kind(), ErrorKind::Unreachable);
+        assert!(start.elapsed() < d + IO + SLACK, "{d:?}: {:?}", start.elapsed());
+    }
 }
 
 #[test]

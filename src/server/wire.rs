@@ -1,0 +1,277 @@
+//! Bytes to and from a server, each call under one deadline.
+//!
+//! The redis crate's connections bound each read of the socket, not the whole answer: one that comes in
+//! pieces may take a timeout a piece. So the socket is our own, and the redis crate parses what came. Only
+//! TLS stays with the redis crate, and the subscription, which waits for messages.
+
+use std::{
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use redis::{Connection, RedisError, RedisResult, Value, parse_redis_value};
+
+use crate::clock::Moment;
+
+pub(crate) enum Wire {
+    Own(Own),
+    /// With TLS.
+    Redis(Connection),
+}
+
+pub(crate) struct Own {
+    stream: Stream,
+    /// What was read and belongs to no answer yet.
+    read: Vec<u8>,
+    /// The socket's timeouts as they are set, so that a cycle need not set them again.
+    timeout: Duration,
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl Wire {
+    pub(crate) fn tcp(address: &SocketAddr, time: Duration) -> io::Result<Wire> {
+        let stream = TcpStream::connect_timeout(address, time)?;
+        stream.set_nodelay(true)?;
+        Ok(Wire::own(Stream::Tcp(stream)))
+    }
+
+    /// Without a time limit.
+    #[cfg(unix)]
+    pub(crate) fn unix(path: &std::path::Path) -> io::Result<Wire> {
+        Ok(Wire::own(Stream::Unix(std::os::unix::net::UnixStream::connect(path)?)))
+    }
+
+    fn own(stream: Stream) -> Wire {
+        Wire::Own(Own { stream, read: Vec::new(), timeout: Duration::ZERO })
+    }
+
+    /// Sends all of it by `until`; `now` is what the clock says.
+    pub(crate) fn send(&mut self, bytes: &[u8], now: Moment, until: Moment) -> RedisResult<()> {
+        match self {
+            Wire::Own(own) => Ok(own.send(bytes, now, until)?),
+            Wire::Redis(connection) => {
+                bound(connection, now, until)?;
+                connection.send_packed_command(bytes)
+            }
+        }
+    }
+
+    /// The next answer, if it is whole by `until`.
+    pub(crate) fn receive(&mut self, until: Moment) -> RedisResult<Value> {
+        match self {
+            Wire::Own(own) => own.receive(until),
+            Wire::Redis(connection) => {
+                bound(connection, Moment::now(), until)?;
+                connection.recv_response()
+            }
+        }
+    }
+}
+
+fn bound(connection: &Connection, now: Moment, until: Moment) -> RedisResult<()> {
+    let time = Some(left(now, until)?);
+    connection.set_read_timeout(time)?;
+    connection.set_write_timeout(time)
+}
+
+/// Never zero, which a socket refuses.
+fn left(now: Moment, until: Moment) -> io::Result<Duration> {
+    let left = now.until(until);
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left.max(Duration::from_millis(1))) }
+}
+
+impl Own {
+    fn send(&mut self, mut bytes: &[u8], mut now: Moment, until: Moment) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.bound(now, until)?;
+            match self.stream.write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(sent) => bytes = &bytes[sent..],
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+            if !bytes.is_empty() {
+                now = Moment::now();
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, until: Moment) -> RedisResult<Value> {
+        let mut first = true;
+        loop {
+            if let Some(end) = frame(&self.read)? {
+                let value = parse_redis_value(&self.read[..end]);
+                self.read.drain(..end);
+                return value;
+            }
+            // The timeout stands from the send; what comes in pieces has what is left of it.
+            if !std::mem::take(&mut first) {
+                self.bound(Moment::now(), until)?;
+            }
+            self.read_some()?;
+        }
+    }
+
+    fn read_some(&mut self) -> io::Result<()> {
+        let mut piece = [0; 4096];
+        match self.stream.read(&mut piece) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
+                self.read.extend_from_slice(&piece[..count]);
+                Ok(())
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Bounds the next read and write by what is left; timeouts that are about right stay.
+    fn bound(&mut self, now: Moment, until: Moment) -> io::Result<()> {
+        let left = left(now, until)?;
+        if self.timeout > left + left / 16 || self.timeout < left - left / 8 {
+            self.stream.set_timeout(left)?;
+            self.timeout = left;
+        }
+        Ok(())
+    }
+}
+
+/// Where the first answer ends, if it is whole; an error if it is none.
+fn frame(bytes: &[u8]) -> RedisResult<Option<usize>> {
+    let (mut open, mut at) = (1usize, 0usize);
+    while open > 0 {
+        let Some(line) = bytes[at..].iter().position(|&byte| byte == b'\n') else {
+            // No line of ours is long.
+            return if bytes.len() - at > 64 * 1024 { Err(nonsense(bytes)) } else { kind_of(bytes, at).map(|_| None) };
+        };
+        let kind = kind_of(bytes, at)?;
+        let length = || str::from_utf8(&bytes[at + 1..at + line]).ok().and_then(|text| text.trim().parse::<i64>().ok());
+        open -= 1;
+        let body = match kind {
+            Some(b'*' | b'~' | b'>') => {
+                open += usize::try_from(length().ok_or_else(|| nonsense(bytes))?).unwrap_or(0);
+                0
+            }
+            Some(b'%') => {
+                open += 2 * usize::try_from(length().ok_or_else(|| nonsense(bytes))?).unwrap_or(0);
+                0
+            }
+            Some(b'$' | b'!' | b'=') => match length().ok_or_else(|| nonsense(bytes))? {
+                length if length < 0 => 0,
+                length => usize::try_from(length).map_err(|_| nonsense(bytes))?.saturating_add(2),
+            },
+            _ => 0,
+        };
+        at = (at + line + 1).saturating_add(body);
+        if at > bytes.len() || (open > 0 && at == bytes.len()) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(at))
+}
+
+/// The first byte of a value, if it is there.
+fn kind_of(bytes: &[u8], at: usize) -> RedisResult<Option<u8>> {
+    match bytes.get(at) {
+        Some(kind) if b"*~>%$!=+-:_,#(".contains(kind) => Ok(Some(*kind)),
+        Some(_) => Err(nonsense(bytes)),
+        None => Ok(None),
+    }
+}
+
+/// What the redis crate says of it, or that it is no answer.
+fn nonsense(bytes: &[u8]) -> RedisError {
+    let start = &bytes[..bytes.len().min(64)];
+    let text = format!("{:?}", String::from_utf8_lossy(start));
+    RedisError::from((redis::ErrorKind::Parse, "this is no answer of Redis", text))
+}
+
+impl Stream {
+    fn set_timeout(&self, time: Duration) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => {
+                stream.set_read_timeout(Some(time))?;
+                stream.set_write_timeout(Some(time))
+            }
+            #[cfg(unix)]
+            Stream::Unix(stream) => {
+                stream.set_read_timeout(Some(time))?;
+                stream.set_write_timeout(Some(time))
+            }
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.write(bytes),
+            #[cfg(unix)]
+            Stream::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read(bytes),
+            #[cfg(unix)]
+            Stream::Unix(stream) => stream.read(bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_ends_where_it_ends_and_not_before_it_is_whole() {
+        let answers: [&[u8]; 12] = [
+            b"+OK\r\n",
+            b"-ERR no\r\n",
+            b":17\r\n",
+            b"$-1\r\n",
+            b"*-1\r\n",
+            b"*0\r\n",
+            b"$5\r\nhe\r\no\r\n",
+            b"$0\r\n\r\n",
+            b"*2\r\n$1\r\na\r\n*1\r\n:1\r\n",
+            b"*3\r\n$-1\r\n*0\r\n+x\r\n",
+            b"%1\r\n+a\r\n:1\r\n",
+            b"_\r\n",
+        ];
+        for answer in answers {
+            let two = [answer, b"+more\r\n"].concat();
+            assert_eq!(frame(&two).unwrap(), Some(answer.len()), "{:?}", String::from_utf8_lossy(answer));
+            for end in 0..answer.len() {
+                assert_eq!(frame(&answer[..end]).unwrap(), None, "{:?}", String::from_utf8_lossy(&answer[..end]));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_is_an_error_at_its_first_byte() {
+        for other in [&b"HTTP/1.1 400"[..], b"\x15\x03\x01", b"$x\r\n", b"*1\r\nx", b"$99999999999999999999\r\n"] {
+            assert!(frame(other).is_err(), "{:?}", String::from_utf8_lossy(other));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes: Vec<u8>) {
+            let _ = frame(&bytes);
+        }
+
+        #[test]
+        fn no_lengths_make_it_panic(kind in "[*$%~>!=]", length: i64, rest: Vec<u8>) {
+            let _ = frame(&[format!("{kind}{length}\r\n").as_bytes(), &rest].concat());
+        }
+    }
+}
