@@ -6,6 +6,7 @@ mod controls;
 mod errors;
 mod foreign_code;
 mod late;
+mod limits;
 mod lost;
 mod outage;
 mod plan;
