@@ -4,7 +4,12 @@
 //! no connection while it sleeps. Whatever way it ends (lock, refusal, panic), its seat goes to the
 //! next thread or is taken back.
 
-use std::cell::RefCell;
+use std::{
+    cell::{Cell, RefCell},
+    time::Duration,
+};
+
+use log::warn;
 
 use super::asker::{Asker, Refusal, TooLate, Won};
 use super::gate::{Busy, Refused, Turn};
@@ -15,6 +20,9 @@ use crate::clock::Moment;
 use crate::keeping::{Grant, lease};
 use crate::nodes::NotAfter;
 use crate::server::Failure;
+
+/// A wait behind a guard of the same process that is longer is likely to be a mistake: it is logged once.
+const LONG_WAIT: Duration = if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(60) };
 
 /// What a thread is that has its turn.
 enum Begun<'a> {
@@ -123,7 +131,9 @@ impl<'a> Asker<'a> {
         let _sleeper = self.manner.interrupt.as_ref().map(Interrupt::sleeper);
         // Why the wait is limited, as of the last look.
         let silence = RefCell::new(None);
+        let behind_own_guard = Cell::new(false);
         let limit = |busy| {
+            behind_own_guard.set(busy == Some(Busy::Held));
             if busy == Some(Busy::Held) {
                 // Like a Mutex: while it is held here, Redis is not asked, and nothing is missing.
                 self.local.news.touch();
@@ -135,7 +145,18 @@ impl<'a> Asker<'a> {
                 ends
             })
         };
-        self.gate.enter(&limit, &|| self.is_interrupted()).map_err(|refused| match refused {
+        let said = Cell::new(false);
+        let say_long = || {
+            let long = behind_own_guard.get() && start.after(LONG_WAIT) <= Moment::now();
+            if long && !said.replace(true) {
+                let key = &self.local.key.text;
+                warn!(
+                    "lock {key:?} is waited for since {LONG_WAIT:?} behind a guard of this very process: does this \
+                     thread hold it itself, or was a guard leaked or kept?"
+                );
+            }
+        };
+        self.gate.enter(&limit, &|| self.is_interrupted(), &say_long).map_err(|refused| match refused {
             Refused::Interrupted => Refusal::Interrupted,
             Refused::Limit => match silence.take() {
                 Some(failure) => Refusal::Silent(self.manner.unreachable_after, failure),

@@ -166,6 +166,44 @@ mod tests {
     use crate::server::{Address, Pool};
     use crate::waiting::{Listener, Locals};
 
+    const IO: Duration = Duration::from_secs(1);
+
+    /// Keeps what was logged.
+    struct Log(parking_lot::Mutex<Vec<String>>);
+
+    impl log::Log for Log {
+        fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+            metadata.level() == log::Level::Warn
+        }
+
+        fn log(&self, record: &log::Record<'_>) {
+            self.0.lock().push(record.args().to_string());
+        }
+
+        fn flush(&self) {}
+    }
+
+    #[test]
+    fn a_long_wait_behind_this_very_process_is_logged_once() {
+        static LOG: Log = Log(parking_lot::Mutex::new(Vec::new()));
+        log::set_logger(&LOG).unwrap();
+        log::set_max_level(log::LevelFilter::Warn);
+        let info = redis::IntoConnectionInfo::into_connection_info("redis://127.0.0.1:1/").unwrap();
+        let keeper = Keeper::new("test", Arc::new(Single::new(Pool::new(Address::new(info, "test"), 1))), IO);
+        let ttl = Duration::from_secs(60);
+        let shape = Shape { terms: Terms { ttl, renew: Renew::Never, passes: 0 }, label: None, in_turn: true };
+        let local = Arc::new(Locals::new(Listener::of(&keeper))).key("long");
+        let manner = Manner { unreachable_after: ttl, backoff: Backoff::new(), interrupt: None, on_lost: None };
+        let gate = local.gate(&shape);
+        let asker = Asker { keeper: &keeper, local: &local, gate: &gate, shape: &shape, manner: &manner };
+        let grant = Grant::answered(17, Moment::now(), ttl, None);
+        let _won = asker.hold("mine".to_owned(), &grant, None, gate.try_enter().ok()).ok().unwrap();
+        let refused = asker.wait(Some(Moment::now().after(Duration::from_millis(2500)))).err();
+        assert!(matches!(refused, Some(Refusal::Taken)), "{refused:?}");
+        let lines = LOG.0.lock().iter().filter(|line| line.contains("lock \"long\" is waited for")).count();
+        assert_eq!(lines, 1);
+    }
+
     #[test]
     fn a_grant_whose_lease_is_over_becomes_no_hold() {
         // Nothing is asked of this address: a hold is made of what is known.

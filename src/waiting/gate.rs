@@ -99,11 +99,13 @@ impl<S> Gate<S> {
     }
 
     /// Waits for a turn, behind all who came before. `limit` is asked at every look, with whether the
-    /// gate is held; a turn that was given in the same moment wins over it and over the interrupt.
+    /// gate is held; a turn that was given in the same moment wins over it and over the interrupt. `idle` is
+    /// called before every look, outside of the mutex.
     pub(crate) fn enter(
         self: &Arc<Self>,
         limit: &dyn Fn(Option<Busy>) -> Moment,
         interrupted: &dyn Fn() -> bool,
+        idle: &dyn Fn(),
     ) -> Result<Turn<S>, Refused> {
         let ticket = {
             let mut state = self.state.lock();
@@ -112,6 +114,7 @@ impl<S> Gate<S> {
             ticket
         };
         loop {
+            idle();
             let wake = {
                 let _over;
                 let mut state = self.state.lock();
