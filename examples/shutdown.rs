@@ -65,7 +65,7 @@ fn worker(name: u32, lock: &DistLock, shutdown: &Interrupt) -> Result<()> {
         };
         println!("worker {name} holds the lock, the others wait: press ctrl-c");
         while !shutdown.is_interrupted() {
-            thread::sleep(Duration::from_millis(50)); // a step of the work
+            thread::sleep(Duration::from_millis(500)); // a step of the work
         }
         println!("worker {name} is through with its step and releases");
         guard.unlock()?;

@@ -9,9 +9,9 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, channel},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::support::{Server, eventually};
@@ -30,6 +30,7 @@ enum On<'a> {
 struct Example {
     child: Child,
     lines: Receiver<String>,
+    end: Instant,
 }
 
 impl Example {
@@ -45,15 +46,17 @@ impl Example {
         let output = BufReader::new(child.stdout.take().expect("a pipe"));
         let (line, lines) = channel();
         thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|text| line.send(text)));
-        Example { child, lines }
+        Example { child, lines, end: Instant::now() + LIMIT }
     }
 
     /// The next line; `None` when the example and all that it started have ended.
     fn line(&self) -> Option<String> {
-        match self.lines.recv_timeout(LIMIT) {
+        let left = self.end.saturating_duration_since(Instant::now());
+        assert!(!left.is_zero(), "it does not end within {LIMIT:?}");
+        match self.lines.recv_timeout(left) {
             Ok(line) => Some(line),
-            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => None,
-            Err(e) => panic!("no line within {LIMIT:?}: {e}"),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("no line within {LIMIT:?}"),
         }
     }
 
@@ -89,8 +92,18 @@ fn binary(name: &str) -> PathBuf {
     let this = std::env::current_exe().expect("this program");
     let profile = this.parent().and_then(Path::parent).expect("target/debug/deps");
     let binary = profile.join("examples").join(format!("{name}{EXE_SUFFIX}"));
-    assert!(binary.is_file(), "no {}: run `cargo build --examples` (`./test` does)", binary.display());
+    assert!(is_fresh(&binary), "{} is to be built: `cargo build --examples` (`./test` does)", binary.display());
     binary
+}
+
+/// `cargo test --test it` builds no examples: an old one would pass or fail for what is no longer there.
+fn is_fresh(binary: &Path) -> bool {
+    let modified = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
+    let (Some(built), Ok(sources)) = (modified(binary), fs::read_to_string(binary.with_extension("d"))) else {
+        return false;
+    };
+    // One line, as in a Makefile: "binary: source source …".
+    sources.split_whitespace().skip(1).all(|source| modified(Path::new(source)).is_none_or(|changed| changed <= built))
 }
 
 /// Runs it on a server of its own, where only fences may be left.
