@@ -1,4 +1,5 @@
-//! A `redis-server` or `valkey-server` from PATH that ends with the example. Called by `Server::find`.
+//! A `redis-server` or `valkey-server` from PATH that ends with the example, however that ends, and not
+//! before it. Called by `Server::find`.
 
 use std::{
     io,
@@ -11,6 +12,7 @@ pub(crate) struct PrivateServer {
     program: &'static str,
     port: u16,
     child: Child,
+    warden: Option<Child>,
 }
 
 impl PrivateServer {
@@ -36,11 +38,12 @@ impl PrivateServer {
 
 fn start(program: &'static str) -> io::Result<PrivateServer> {
     let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-    let child = Command::new(program)
+    let child = apart(&mut Command::new(program))
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         .stdout(Stdio::null())
         .spawn()?;
-    let mut server = PrivateServer { program, port, child };
+    let warden = warden(&child).ok();
+    let mut server = PrivateServer { program, port, child, warden };
     let end = Instant::now() + Duration::from_secs(5);
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         // Another program may have taken the port first.
@@ -53,8 +56,32 @@ fn start(program: &'static str) -> io::Result<PrivateServer> {
     Ok(server)
 }
 
+/// Ctrl-c goes to all processes of the terminal's group: a server in another one is there still when the
+/// example releases its locks.
+fn apart(command: &mut Command) -> &mut Command {
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(command, 0);
+    command
+}
+
+/// An example that is killed runs no Drop, but its end of the pipe closes, and then this kills the server.
+fn warden(server: &Child) -> io::Result<Child> {
+    let pid = server.id().to_string();
+    apart(&mut Command::new("sh"))
+        .args(["-c", "read -r _; kill -9 \"$0\"", &pid])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+}
+
 impl Drop for PrivateServer {
     fn drop(&mut self) {
+        // First the warden: it must not kill whatever has the number of the ended server next.
+        if let Some(warden) = &mut self.warden {
+            let _ = warden.kill();
+            let _ = warden.wait();
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

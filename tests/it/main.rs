@@ -5,6 +5,7 @@ mod demo_server;
 mod support;
 
 mod drift;
+mod examples;
 mod faults;
 mod keeping;
 mod laws;
