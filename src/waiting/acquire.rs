@@ -4,7 +4,7 @@
 //! no connection while it sleeps. Whatever way it ends (lock, refusal, panic), its seat goes to the
 //! next thread or is taken back.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use super::asker::{Asker, Refusal, Won};
 use super::gate::{Busy, Refused, Turn};
@@ -87,12 +87,12 @@ impl<'a> Asker<'a> {
             return Ok(turn);
         }
         let _sleeper = self.manner.interrupt.as_ref().map(Interrupt::sleeper);
-        // Why the wait is limited, as of the last look.
-        let silence = RefCell::new(None);
+        // Why the wait is limited, and what it is behind, as of the last look.
+        let (silence, behind) = (RefCell::new(None), Cell::new(None));
         let limit = |busy| {
+            behind.set(busy);
             if busy == Some(Busy::Held) {
                 // Like a Mutex: while it is held here, Redis is not asked, and nothing is missing.
-                self.local.news.touch();
                 return deadline.unwrap_or(Moment::NEVER);
             }
             deadline.unwrap_or_else(|| {
@@ -101,12 +101,19 @@ impl<'a> Asker<'a> {
                 ends
             })
         };
-        self.gate.enter(&limit, &|| self.is_interrupted()).map_err(|refused| match refused {
-            Refused::Interrupted => Refusal::Interrupted,
-            Refused::Limit => match silence.take() {
+        match self.gate.enter(&limit, &|| self.is_interrupted()) {
+            Ok(turn) => {
+                if behind.get() == Some(Busy::Held) {
+                    // Patience, of those behind too, begins now.
+                    self.local.news.touch();
+                }
+                Ok(turn)
+            }
+            Err(Refused::Interrupted) => Err(Refusal::Interrupted),
+            Err(Refused::Limit) => Err(match silence.take() {
                 Some(failure) => Refusal::Silent(self.manner.unreachable_after, failure),
                 None => self.verdict(start),
-            },
-        })
+            }),
+        }
     }
 }

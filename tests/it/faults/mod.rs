@@ -8,6 +8,7 @@ mod foreign_code;
 mod late;
 mod lost;
 mod outage;
+mod patience;
 mod plan;
 mod random;
 mod release;
