@@ -231,6 +231,15 @@ mod tests {
     use super::*;
     use crate::server::plain;
 
+    fn soon() -> Moment {
+        Moment::now().after(Duration::from_secs(5))
+    }
+
+    fn pool(server: &real::Server) -> Arc<Pool> {
+        let info = redis::IntoConnectionInfo::into_connection_info(server.url()).unwrap();
+        Pool::new(Address::new(info, "idle"), 4)
+    }
+
     fn connections(server: &real::Server) -> usize {
         server.ask::<String>(&["CLIENT", "LIST"]).matches("name=idle").count()
     }
@@ -238,9 +247,7 @@ mod tests {
     #[test]
     fn connections_that_nobody_used_are_closed_and_opened_again_when_needed() {
         let server = real::Server::start();
-        let info = redis::IntoConnectionInfo::into_connection_info(server.url()).unwrap();
-        let pool = Pool::new(Address::new(info, "idle"), 4);
-        let soon = || Moment::now().after(Duration::from_secs(5));
+        let pool = pool(&server);
         let use_both = || {
             plain(&*pool, &["PING"], soon()).unwrap();
             pool.call_all(&[Command::plain(&["PING"])], soon())
@@ -257,6 +264,24 @@ mod tests {
             while connections(&server) > 0 {
                 assert!(Moment::now() < end, "the server does not see them closed");
             }
+        }
+    }
+
+    #[test]
+    fn a_batch_on_a_connection_that_was_closed_meanwhile_has_its_answers() {
+        let server = real::Server::start();
+        let pool = pool(&server);
+        let echo = |word| Command::plain(&["ECHO", word]);
+        for closed in [false, true, true] {
+            if closed {
+                let _: i64 = server.ask(&["CLIENT", "KILL", "TYPE", "normal"]);
+            }
+            let replies = pool.call_all(&[echo("a"), echo("b")], soon());
+            let words =
+                replies.iter().map(|reply| redis::from_redis_value_ref::<String>(reply.answer.as_ref().unwrap()));
+            assert_eq!(words.collect::<Result<Vec<_>, _>>().unwrap(), ["a", "b"]);
+            assert!(replies.iter().all(|reply| reply.ghost == closed), "what was sent before may be executed, too");
+            assert!(!pool.health().is_down());
         }
     }
 }

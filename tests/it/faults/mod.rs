@@ -1,6 +1,7 @@
 //! What is promised under faults: lost and late messages, silent and restarted servers, error answers.
 
 mod broken;
+mod connections;
 pub(crate) mod contender;
 mod controls;
 mod errors;
