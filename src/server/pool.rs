@@ -284,4 +284,15 @@ mod tests {
             assert!(!pool.health().is_down());
         }
     }
+
+    #[test]
+    fn a_batch_that_breaks_in_the_middle_has_a_failure_for_each_command_that_is_left() {
+        let server = real::Server::start();
+        let pool = pool(&server);
+        let commands = [&["PING"][..], &["QUIT"], &["PING"], &["PING"]].map(Command::plain);
+        let replies = pool.call_all(&commands, soon());
+        let outcomes: Vec<_> = replies.iter().map(|reply| (reply.answer.is_ok(), reply.ghost)).collect();
+        assert_eq!(outcomes, [(true, false), (true, false), (false, true), (false, true)]);
+        assert!(pool.call_all(&commands[..1], soon())[0].answer.is_ok(), "on a connection of its own");
+    }
 }

@@ -9,14 +9,15 @@ use std::{
 
 use distlock::{ClientOptions, DistLock, ErrorKind, LockClient, LockOptions};
 
-use crate::support::proxy::{TRY, calls};
+use crate::support::proxy::{LEAVE, TRY, calls, contains};
 use crate::support::{Fate, Proxy, SLACK, Server, Way, eventually, read_message};
 
-/// A listener that answers each step of a login, and each only after so long.
+/// A listener that answers each step of a login, each only after so long, and nothing after it.
 fn drawl(pause: Duration) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
+        let mut open = Vec::new();
         for mut stream in listener.incoming().flatten() {
             let mut requests = BufReader::new(stream.try_clone().unwrap());
             for answer in ["+OK\r\n", "+OK\r\n", "+OK\r\n", "*2\r\n$10\r\n1764547200\r\n$1\r\n0\r\n"] {
@@ -26,19 +27,22 @@ fn drawl(pause: Duration) -> u16 {
                     break;
                 }
             }
+            open.push(stream);
         }
     });
     port
 }
 
 #[test]
-fn a_login_has_one_limit_for_all_its_steps() {
-    let io = Duration::from_millis(400);
-    let url = format!("redis://user:secret@127.0.0.1:{}/3", drawl(8 * io / 10));
-    let lock = DistLock::new(&ClientOptions::new().io_timeout(io).open(url).unwrap(), "k");
-    let start = Instant::now();
-    assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Unreachable);
-    assert!(start.elapsed() < io + SLACK, "{:?}", start.elapsed());
+fn a_login_and_the_call_that_it_is_for_have_one_limit_for_all_their_steps() {
+    let io = Duration::from_millis(800);
+    for pause in [8 * io / 10, 2 * io / 10] {
+        let url = format!("redis://user:secret@127.0.0.1:{}/3", drawl(pause));
+        let lock = DistLock::new(&ClientOptions::new().io_timeout(io).open(url).unwrap(), "k");
+        let start = Instant::now();
+        assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Unreachable);
+        assert!(start.elapsed() < io + SLACK, "{pause:?}: {:?}", start.elapsed());
+    }
 }
 
 #[test]
@@ -89,4 +93,23 @@ fn no_connection_to_a_demoted_master_is_used_again() {
     let _: () = server.ask(&["REPLICAOF", "NO", "ONE"]);
     both(&client, &proxy);
     assert_eq!(proxy.connections(), 4, "the one that had the answer, and the one that waited in the pool");
+}
+
+#[test]
+fn only_what_was_sent_is_taken_back() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let client = ClientOptions::new().io_timeout(Duration::from_millis(150)).open(proxy.url()).unwrap();
+    let (sent, unsent) = (DistLock::new(&client, "sent"), DistLock::new(&client, "unsent"));
+    sent.lock().unwrap().unlock().unwrap();
+    proxy.refuse(true);
+    // Over the connection of before; and then there is none.
+    for lock in [&sent, &unsent] {
+        assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Unreachable);
+    }
+    proxy.refuse(false);
+    let leaves = |key: &'static [u8]| proxy.count(|request| calls(LEAVE)(request) && contains(request, key));
+    eventually(Duration::from_secs(5), "a take-back", || leaves(b"{sent}") > 0);
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(leaves(b"{unsent}"), 0);
 }
