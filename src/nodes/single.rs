@@ -269,3 +269,6 @@ fn is_astray(reply: &Reply) -> bool {
 fn millis(pttl: i64) -> Option<Duration> {
     u64::try_from(pttl).ok().map(Duration::from_millis)
 }
+
+#[cfg(test)]
+mod tests;

@@ -286,3 +286,26 @@ fn a_grant_that_came_when_its_lease_was_over_is_taken_back_and_its_token_not_use
         assert_eq!(owner(&server).as_deref(), Some(guard.token()));
     });
 }
+
+#[test]
+fn what_an_attempt_took_without_an_answer_is_the_next_threads() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let io = Duration::from_millis(300);
+    let client = ClientOptions::new().io_timeout(io).open(proxy.url()).unwrap();
+    let lock = DistLock::new(&client, "k");
+    lock.lock().unwrap().unlock().unwrap();
+    proxy.rule(Way::Reply, Fate::Hold, 1, calls(TRY));
+    std::thread::scope(|scope| {
+        let head = scope.spawn(|| lock.try_lock_for(io / 3).map(drop));
+        eventually(LONG, "granted", || proxy.held() > 0);
+        let next = scope.spawn(|| lock.lock().unwrap());
+        let took = owner(&server);
+        assert_eq!(head.join().unwrap().unwrap_err().kind(), ErrorKind::Unreachable);
+        let guard = next.join().unwrap();
+        assert_eq!(Some(guard.token()), took.as_deref());
+        guard.unlock().unwrap();
+        // Also after it: a copy of that attempt may come late.
+        eventually(LONG, "the final leave", || proxy.count(calls(LEAVE)) > 0);
+    });
+}
