@@ -272,7 +272,7 @@ mod tests {
         let server = real::Server::start();
         let pool = pool(&server);
         let echo = |word| Command::plain(&["ECHO", word]);
-        for closed in [false, true, true] {
+        for closed in [false, false, true, false, true] {
             if closed {
                 let _: i64 = server.ask(&["CLIENT", "KILL", "TYPE", "normal"]);
             }
@@ -294,5 +294,18 @@ mod tests {
         let outcomes: Vec<_> = replies.iter().map(|reply| (reply.answer.is_ok(), reply.ghost)).collect();
         assert_eq!(outcomes, [(true, false), (true, false), (false, true), (false, true)]);
         assert!(pool.call_all(&commands[..1], soon())[0].answer.is_ok(), "on a connection of its own");
+    }
+
+    #[test]
+    fn idle_connections_are_looked_after_while_any_is_open_pooled_or_not() {
+        let server = real::Server::start();
+        let hour = Duration::from_secs(3600);
+        let pooled = pool(&server);
+        assert!(!pooled.close_idle(hour));
+        plain(&*pooled, &["PING"], soon()).unwrap();
+        assert!(pooled.close_idle(hour));
+        let background = pool(&server);
+        background.call_all(&[Command::plain(&["PING"])], soon());
+        assert!(background.close_idle(hour));
     }
 }

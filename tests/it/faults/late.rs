@@ -284,6 +284,10 @@ fn a_grant_that_came_when_its_lease_was_over_is_taken_back_and_its_token_not_use
         eventually(LONG, "taken back", || proxy.count(calls(LEAVE)) > 0);
         guard.extend(Duration::ZERO).unwrap();
         assert_eq!(owner(&server).as_deref(), Some(guard.token()));
+        // And it has its place among the threads of its client.
+        let asked = proxy.count(calls(TRY));
+        assert!(lock.try_lock().unwrap_err().is_taken());
+        assert_eq!(proxy.count(calls(TRY)), asked);
     });
 }
 
