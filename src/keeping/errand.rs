@@ -115,3 +115,65 @@ impl Errand {
         Some(self.begin(nodes))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nodes::Single;
+    use crate::server::{Address, Class, Failure, Pool};
+
+    const IO: Duration = Duration::from_millis(100);
+    const TTL: Duration = Duration::from_secs(1);
+
+    /// Nothing is asked of this address: an errand only says what is to be asked, and when.
+    fn nodes() -> Single {
+        let info = redis::IntoConnectionInfo::into_connection_info("redis://127.0.0.1:1/").unwrap();
+        Single::new(Pool::new(Address::new(info, "test"), 1))
+    }
+
+    fn begun(task: Task) -> Errand {
+        let mut errand = Errand::new(&Arc::new(Key::new("k")), "token", task, TTL, IO);
+        errand.begin(&nodes());
+        errand
+    }
+
+    fn answer(verdict: Verdict) -> Performed {
+        Performed { verdict: Ok(verdict), ghost: false }
+    }
+
+    fn no_answer() -> Performed {
+        Performed { verdict: Err(Failure::new(Class::Unreachable)), ghost: true }
+    }
+
+    #[test]
+    fn a_take_back_is_repeated_until_it_was_late_enough_to_be_the_last() {
+        let mut errand = begun(Task::Leave(NotAfter::NONE));
+        for _ in 0..3 {
+            let again = errand.after(&answer(Verdict::NotYet), &nodes());
+            assert!(again.is_some_and(|again| again > Moment::now().after(IO / 2)), "an I/O timeout later");
+        }
+        assert_eq!(errand.after(&answer(Verdict::Final), &nodes()), None);
+    }
+
+    #[test]
+    fn what_had_no_answer_is_tried_again_until_its_lease_is_over() {
+        for task in [Task::Release(None), Task::Leave(NotAfter::NONE)] {
+            let mut errand = begun(task);
+            for _ in 0..50 {
+                assert!(errand.after(&no_answer(), &nodes()).is_some_and(|again| again > Moment::now()));
+            }
+            errand.until = Moment::now();
+            assert_eq!(errand.after(&no_answer(), &nodes()), None);
+        }
+    }
+
+    #[test]
+    fn a_release_is_followed_by_the_take_back_of_what_may_come_late() {
+        for verdict in [Verdict::Ours, Verdict::Gone, Verdict::Others] {
+            assert_eq!(begun(Task::Release(None)).after(&answer(verdict), &nodes()), None);
+            let mut errand = begun(Task::Release(Some(NotAfter::NONE)));
+            assert!(errand.after(&answer(verdict), &nodes()).is_some());
+            assert!(matches!(errand.order(), Order::Leave { token: "token", fence: None, .. }));
+        }
+    }
+}

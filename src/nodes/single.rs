@@ -332,3 +332,6 @@ fn nonsense(value: &Value) -> Failure {
 fn is_astray(reply: &Reply) -> bool {
     matches!(&reply.answer, Err(failure) if failure.class == Class::Astray)
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,8 @@ use script::{Guarded, How, Request};
 pub(crate) use failure::{Cause, Class, Failure};
 pub(crate) use given::Given;
 pub(crate) use handshake::{Address, clock_of};
+#[cfg(test)]
+pub(crate) use health::Health;
 pub(crate) use intercept::Intercept;
 pub(crate) use link::{Link, Reply};
 pub(crate) use pool::Pool;

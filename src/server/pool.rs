@@ -241,6 +241,15 @@ mod tests {
     use super::*;
     use crate::server::plain;
 
+    fn soon() -> Moment {
+        Moment::now().after(Duration::from_secs(5))
+    }
+
+    fn pool(server: &real::Server) -> Arc<Pool> {
+        let info = redis::IntoConnectionInfo::into_connection_info(server.url()).unwrap();
+        Pool::new(Address::new(info, "idle"), 4)
+    }
+
     fn connections(server: &real::Server) -> usize {
         server.ask::<String>(&["CLIENT", "LIST"]).matches("name=idle").count()
     }
@@ -248,9 +257,7 @@ mod tests {
     #[test]
     fn connections_that_nobody_used_are_closed_and_opened_again_when_needed() {
         let server = real::Server::start();
-        let info = redis::IntoConnectionInfo::into_connection_info(server.url()).unwrap();
-        let pool = Pool::new(Address::new(info, "idle"), 4);
-        let soon = || Moment::now().after(Duration::from_secs(5));
+        let pool = pool(&server);
         let use_both = || {
             plain(&*pool, &["PING"], soon()).unwrap();
             pool.call_all(&[Command::plain(&["PING"])], soon())
@@ -268,5 +275,47 @@ mod tests {
                 assert!(Moment::now() < end, "the server does not see them closed");
             }
         }
+    }
+
+    #[test]
+    fn a_batch_on_a_connection_that_was_closed_meanwhile_has_its_answers() {
+        let server = real::Server::start();
+        let pool = pool(&server);
+        let echo = |word| Command::plain(&["ECHO", word]);
+        for closed in [false, false, true, false, true] {
+            if closed {
+                let _: i64 = server.ask(&["CLIENT", "KILL", "TYPE", "normal"]);
+            }
+            let replies = pool.call_all(&[echo("a"), echo("b")], soon());
+            let words =
+                replies.iter().map(|reply| redis::from_redis_value_ref::<String>(reply.answer.as_ref().unwrap()));
+            assert_eq!(words.collect::<Result<Vec<_>, _>>().unwrap(), ["a", "b"]);
+            assert!(replies.iter().all(|reply| reply.ghost == closed), "what was sent before may be executed, too");
+            assert!(!pool.health().is_down());
+        }
+    }
+
+    #[test]
+    fn a_batch_that_breaks_in_the_middle_has_a_failure_for_each_command_that_is_left() {
+        let server = real::Server::start();
+        let pool = pool(&server);
+        let commands = [&["PING"][..], &["QUIT"], &["PING"], &["PING"]].map(Command::plain);
+        let replies = pool.call_all(&commands, soon());
+        let outcomes: Vec<_> = replies.iter().map(|reply| (reply.answer.is_ok(), reply.ghost)).collect();
+        assert_eq!(outcomes, [(true, false), (true, false), (false, true), (false, true)]);
+        assert!(pool.call_all(&commands[..1], soon())[0].answer.is_ok(), "on a connection of its own");
+    }
+
+    #[test]
+    fn idle_connections_are_looked_after_while_any_is_open_pooled_or_not() {
+        let server = real::Server::start();
+        let hour = Duration::from_secs(3600);
+        let pooled = pool(&server);
+        assert!(!pooled.close_idle(hour));
+        plain(&*pooled, &["PING"], soon()).unwrap();
+        assert!(pooled.close_idle(hour));
+        let background = pool(&server);
+        background.call_all(&[Command::plain(&["PING"])], soon());
+        assert!(background.close_idle(hour));
     }
 }

@@ -129,14 +129,12 @@ impl<'a> Asker<'a> {
             return Ok(turn);
         }
         let _sleeper = self.manner.interrupt.as_ref().map(Interrupt::sleeper);
-        // Why the wait is limited, as of the last look.
-        let silence = RefCell::new(None);
-        let behind_own_guard = Cell::new(false);
+        // Why the wait is limited, and what it is behind, as of the last look.
+        let (silence, behind) = (RefCell::new(None), Cell::new(None));
         let limit = |busy| {
-            behind_own_guard.set(busy == Some(Busy::Held));
+            behind.set(busy);
             if busy == Some(Busy::Held) {
                 // Like a Mutex: while it is held here, Redis is not asked, and nothing is missing.
-                self.local.news.touch();
                 return deadline.unwrap_or(Moment::NEVER);
             }
             deadline.unwrap_or_else(|| {
@@ -147,7 +145,7 @@ impl<'a> Asker<'a> {
         };
         let said = Cell::new(false);
         let say_long = || {
-            let long = behind_own_guard.get() && start.after(LONG_WAIT) <= Moment::now();
+            let long = behind.get() == Some(Busy::Held) && start.after(LONG_WAIT) <= Moment::now();
             if long && !said.replace(true) {
                 let key = &self.local.key.text;
                 warn!(
@@ -156,12 +154,19 @@ impl<'a> Asker<'a> {
                 );
             }
         };
-        self.gate.enter(&limit, &|| self.is_interrupted(), &say_long).map_err(|refused| match refused {
-            Refused::Interrupted => Refusal::Interrupted,
-            Refused::Limit => match silence.take() {
+        match self.gate.enter(&limit, &|| self.is_interrupted(), &say_long) {
+            Ok(turn) => {
+                if behind.get() == Some(Busy::Held) {
+                    // Patience, of those behind too, begins now.
+                    self.local.news.touch();
+                }
+                Ok(turn)
+            }
+            Err(Refused::Interrupted) => Err(Refusal::Interrupted),
+            Err(Refused::Limit) => Err(match silence.take() {
                 Some(failure) => Refusal::Silent(self.manner.unreachable_after, failure),
                 None => self.verdict(start),
-            },
-        })
+            }),
+        }
     }
 }

@@ -185,7 +185,7 @@ impl News {
         }
     }
 
-    /// A thread of this client holds the key, so nobody has asked.
+    /// A thread of this client held the key up to now, so nobody has asked.
     pub(crate) fn touch(&self) {
         self.useful.store(Moment::now().to_bits(), Relaxed);
     }

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -141,4 +142,19 @@ fn what_is_not_to_be_renewed_makes_no_call() {
     let before = calls(&server);
     assert!(guard.wait_lost_for(Duration::from_secs(5)));
     assert_eq!(calls(&server), before);
+}
+
+#[test]
+fn a_guard_that_is_gone_leaves_nothing_in_its_client_until_its_renewal_would_be_due() {
+    let server = Server::start();
+    let client = LockClient::open(server.url()).unwrap();
+    let (ttl, captured) = (Duration::from_secs(60), Arc::new(()));
+    let left = Arc::downgrade(&captured);
+    let told = LockOptions::new().ttl(ttl).on_lost(move |_| drop(Arc::clone(&captured)));
+    let guard = || DistLock::with_options(&client, "k", &told).unwrap().lock().unwrap();
+    guard().unlock().unwrap();
+    drop(guard());
+    let _ = guard().into_token().unwrap();
+    drop(told);
+    eventually(Duration::from_secs(5), "nothing holds the callback", || left.upgrade().is_none());
 }

@@ -241,3 +241,75 @@ fn a_lease_counts_from_before_its_request_was_sent() {
         });
     }
 }
+
+#[test]
+fn a_hold_is_given_away_only_when_no_attempt_of_it_can_come_late_any_more() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let lock = DistLock::new(&client(&proxy), "k");
+    lock.lock().unwrap().unlock().unwrap();
+    proxy.rule(Way::Request, Fate::Hold, 1, calls(TRY));
+    // The second attempt wins; the first is under way still.
+    let token = lock.lock().unwrap().into_token().unwrap();
+    DistLock::new(&LockClient::open(server.url()).unwrap(), "k").resume(&token).unwrap().unlock().unwrap();
+    let executed = tries(&server);
+    assert_eq!(proxy.release(), 1);
+    eventually(LONG, "it is executed", || tries(&server) > executed);
+    assert_eq!(owner(&server), None);
+}
+
+#[test]
+fn a_grant_that_came_when_its_lease_was_over_is_taken_back_and_its_token_not_used_again() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    // Connections of our own have a limit below every ttl.
+    let pool = redis::Client::open(proxy.url()).unwrap();
+    let pool = distlock::r2d2::Pool::builder().max_size(2).test_on_check_out(false).build(pool).unwrap();
+    let ttl = Duration::from_secs(1);
+    let options = LockOptions::new().ttl(ttl).label("late");
+    let lock = DistLock::with_options(&LockClient::from_pool(pool), "k", &options).unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    // Executed so late that the key outlives the lease.
+    proxy.rule(Way::Request, Fate::Delay(3 * ttl / 10), 1, calls(TRY));
+    proxy.rule(Way::Reply, Fate::Hold, 1, calls(TRY));
+    std::thread::scope(|scope| {
+        let start = std::time::Instant::now();
+        let waiting = scope.spawn(|| lock.lock().unwrap());
+        eventually(LONG, "granted", || proxy.held() > 0);
+        let late = owner(&server).unwrap();
+        std::thread::sleep(ttl.saturating_sub(start.elapsed()));
+        assert_eq!(proxy.release(), 1);
+        let guard = waiting.join().unwrap();
+        assert_ne!(guard.token(), late);
+        eventually(LONG, "taken back", || proxy.count(calls(LEAVE)) > 0);
+        guard.extend(Duration::ZERO).unwrap();
+        assert_eq!(owner(&server).as_deref(), Some(guard.token()));
+        // And it has its place among the threads of its client.
+        let asked = proxy.count(calls(TRY));
+        assert!(lock.try_lock().unwrap_err().is_taken());
+        assert_eq!(proxy.count(calls(TRY)), asked);
+    });
+}
+
+#[test]
+fn what_an_attempt_took_without_an_answer_is_the_next_threads() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let io = Duration::from_millis(300);
+    let client = ClientOptions::new().io_timeout(io).open(proxy.url()).unwrap();
+    let lock = DistLock::new(&client, "k");
+    lock.lock().unwrap().unlock().unwrap();
+    proxy.rule(Way::Reply, Fate::Hold, 1, calls(TRY));
+    std::thread::scope(|scope| {
+        let head = scope.spawn(|| lock.try_lock_for(io / 3).map(drop));
+        eventually(LONG, "granted", || proxy.held() > 0);
+        let next = scope.spawn(|| lock.lock().unwrap());
+        let took = owner(&server);
+        assert_eq!(head.join().unwrap().unwrap_err().kind(), ErrorKind::Unreachable);
+        let guard = next.join().unwrap();
+        assert_eq!(Some(guard.token()), took.as_deref());
+        guard.unlock().unwrap();
+        // Also after it: a copy of that attempt may come late.
+        eventually(LONG, "the final leave", || proxy.count(calls(LEAVE)) > 0);
+    });
+}

@@ -1,6 +1,7 @@
 //! What is promised under faults: lost and late messages, silent and restarted servers, error answers.
 
 mod broken;
+mod connections;
 pub(crate) mod contender;
 mod controls;
 mod errors;
@@ -9,6 +10,7 @@ mod late;
 mod limits;
 mod lost;
 mod outage;
+mod patience;
 mod plan;
 mod random;
 mod release;

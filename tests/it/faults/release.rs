@@ -1,10 +1,14 @@
 //! Giving back when Redis does not cooperate.
 
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use distlock::{ClientOptions, DistLock, ErrorKind, LockClient, LockOptions, Renew};
 
-use crate::support::{SLACK, Server, eventually};
+use crate::support::proxy::{RELEASE, TRY, calls};
+use crate::support::{Fate, Proxy, SLACK, Server, Way, eventually};
 
 const IO: Duration = Duration::from_millis(200);
 
@@ -97,7 +101,7 @@ fn a_release_that_never_comes_through_leaves_the_key_to_its_ttl() {
     let guard = lock.lock().unwrap();
     server.pause();
     drop(guard);
-    std::thread::sleep(Duration::from_millis(600));
+    thread::sleep(Duration::from_millis(600));
     server.resume();
     eventually(Duration::from_secs(2), "gone", || server.ask::<Option<String>>(&["GET", "k"]).is_none());
 }
@@ -119,4 +123,44 @@ fn a_release_that_fails_hides_no_panic_and_leaves_no_queue_locked() {
     assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Unreachable);
     server.restart();
     assert!(lock.try_lock_for(Duration::from_secs(5)).is_ok());
+}
+
+#[test]
+fn a_release_in_the_background_is_tried_until_it_comes_through() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let client = ClientOptions::new().io_timeout(IO).open(proxy.url()).unwrap();
+    let lock = DistLock::new(&client, "k");
+    lock.lock().unwrap().unlock().unwrap();
+    let guard = lock.lock().unwrap();
+    let (before, failing) = (proxy.count(calls(RELEASE)), 8);
+    proxy.rule(Way::Request, Fate::Cut, failing, calls(RELEASE));
+    guard.unlock().expect("the lease is good: the section was covered");
+    // Of its own caller there were three or four.
+    eventually(Duration::from_secs(5), "released", || server.ask::<Option<String>>(&["GET", "k"]).is_none());
+    assert_eq!(proxy.count(calls(RELEASE)) - before, failing + 1);
+}
+
+#[test]
+fn the_next_thread_asks_only_when_the_release_was_answered() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let client = ClientOptions::new().io_timeout(Duration::from_secs(5)).open(proxy.url()).unwrap();
+    let lock = DistLock::new(&client, "k");
+    lock.lock().unwrap().unlock().unwrap();
+    let guard = lock.lock().unwrap();
+    thread::scope(|scope| {
+        let next = scope.spawn(|| lock.lock().unwrap().unlock());
+        thread::sleep(Duration::from_millis(50));
+        proxy.rule(Way::Request, Fate::Hold, 1, calls(RELEASE));
+        let tries = proxy.count(calls(TRY));
+        let release = scope.spawn(|| guard.unlock());
+        eventually(Duration::from_secs(3), "the release is under way", || proxy.held() == 1);
+        thread::sleep(Duration::from_millis(50));
+        assert_eq!(proxy.count(calls(TRY)), tries);
+        proxy.release();
+        release.join().unwrap().unwrap();
+        next.join().unwrap().unwrap();
+        assert_eq!(proxy.count(calls(TRY)), tries + 1, "it was free");
+    });
 }

@@ -21,6 +21,20 @@ fn a_closed_pooled_connection_is_no_reason_to_say_taken_or_to_fail() {
 }
 
 #[test]
+fn a_closed_connection_of_a_given_pool_that_tests_none_is_no_reason_to_fail() {
+    let server = Server::start();
+    let manager = distlock::redis::Client::open(server.url()).unwrap();
+    let pool = distlock::r2d2::Pool::builder().max_size(1).test_on_check_out(false).build(manager).unwrap();
+    let lock = DistLock::new(&LockClient::from_pool(pool), "k");
+    for _ in 0..3 {
+        let guard = lock.try_lock().unwrap();
+        let _: i64 = server.ask(&["CLIENT", "KILL", "TYPE", "normal"]);
+        guard.unlock().unwrap();
+        let _: i64 = server.ask(&["CLIENT", "KILL", "TYPE", "normal"]);
+    }
+}
+
+#[test]
 fn a_server_that_closes_idle_connections_loses_no_lock() {
     let server = Server::start();
     let client = LockClient::open(server.url()).unwrap();

@@ -137,3 +137,22 @@ fn a_loss_that_was_found_is_told_also_if_the_guard_goes_at_once() {
         assert_eq!(only(&told).0.reason, LostReason::Deleted);
     }
 }
+
+#[test]
+fn a_loss_that_redis_reports_is_told_at_once_and_not_when_the_lease_ends() {
+    let server = Server::start();
+    let client = LockClient::open(server.url()).unwrap();
+    for (loss, reason) in
+        [(&["DEL", "k"][..], LostReason::Deleted), (&["SET", "k", "somebody", "PX", "100"], LostReason::Taken)]
+    {
+        let told = Told::default();
+        let options = listening(&told, LockOptions::new().ttl(Duration::from_secs(30)));
+        let guard = DistLock::with_options(&client, "k", &options).unwrap().lock().unwrap();
+        let _: () = server.ask(loss);
+        let start = Instant::now();
+        assert!(guard.extend(Duration::ZERO).is_err());
+        let (lost, at) = only(&told);
+        assert_eq!(lost.reason, reason);
+        assert!(at < start + SLACK, "{:?}", at - start);
+    }
+}

@@ -100,3 +100,17 @@ fn scripts_survive_a_flush_on_every_path() {
         drop(guard);
     });
 }
+
+#[test]
+fn fences_grow_over_a_flush_also_where_they_are_ahead_of_the_clock() {
+    every_server(|way| {
+        let lock = way.lock("k", &LockOptions::new());
+        way.ask::<()>(&["SET", "distlock:fence:{k}", &(1u64 << 52).to_string()]);
+        let mut fences = vec![1 << 52];
+        for _ in 0..3 {
+            fences.push(cycle(&lock));
+            way.ask::<()>(&["FLUSHALL", "SYNC"]);
+        }
+        assert_grow(&fences);
+    });
+}

@@ -245,3 +245,47 @@ fn a_waiter_that_gives_up_does_not_stall_the_next() {
         assert_eq!(way.left_over(), [""; 0]);
     });
 }
+
+#[test]
+fn a_lock_that_is_freed_during_the_last_pause_is_got_at_the_deadline() {
+    every_way(|way| {
+        let lock = way.lock("k", &patient(&Interrupt::new()));
+        way.ask::<()>(&["SET", "k", "theirs", "PX", "60000"]);
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| takes(Duration::ZERO, || lock.try_lock_for(ms(300))).map(drop));
+            thread::sleep(ms(100));
+            way.ask::<()>(&["DEL", "k"]);
+            waiter.join().unwrap().unwrap();
+        });
+    });
+}
+
+#[test]
+fn at_its_deadline_a_head_asks_nobody_if_another_thread_waits_behind_it() {
+    every_server(|way| {
+        let lock = way.lock("k", &patient(&Interrupt::new()));
+        lock.lock().unwrap().unlock().unwrap();
+        way.ask::<()>(&["SET", "k", "theirs", "PX", "60000"]);
+        let before = way.script_calls();
+        thread::scope(|scope| {
+            let head = scope.spawn(|| lock.try_lock_for(ms(300)).map(drop));
+            eventually(LONG, "the head has asked", || way.script_calls() > before);
+            let heir = scope.spawn(|| lock.try_lock_for(ms(500)).map(drop));
+            assert_kind(head.join().unwrap(), ErrorKind::Taken);
+            assert!(!heir.is_finished());
+            assert_eq!(way.script_calls() - before, 1);
+            // The heir has nobody behind it.
+            assert_kind(heir.join().unwrap(), ErrorKind::Taken);
+            assert_eq!(way.script_calls() - before, 2);
+        });
+    });
+}
+
+#[test]
+fn no_pause_is_longer_than_the_holders_remaining_ttl() {
+    every_way(|way| {
+        let lock = way.lock("k", &patient(&Interrupt::new()));
+        way.ask::<()>(&["SET", "k", "theirs", "PX", "300"]);
+        drop(takes(Duration::ZERO, || lock.try_lock_for(LONG)).unwrap());
+    });
+}
