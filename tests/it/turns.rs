@@ -382,7 +382,9 @@ fn a_last_attempt_goes_past_more_dead_waiters_than_one_call_clears() {
     let server = Server::start();
     let mut dead = redis::cmd("ZADD");
     dead.arg(QUEUE);
-    (1..=350).for_each(|place| drop(dead.arg(place).arg(format!("dead-{place}"))));
+    for place in 1..=350 {
+        dead.arg(place).arg(format!("dead-{place}"));
+    }
     let lock = lock(&client(server.url()));
     // Free, with a queue of the dead: a `wait` clears it by the hundred, and then takes the lock.
     let _: () = server.ask(&["SET", "k", "somebody", "PX", "300"]);
