@@ -8,7 +8,11 @@ use std::{
 
 use distlock::{ClientOptions, DistLock, Interrupt, LockClient, LockOptions, Wait};
 
-use crate::support::{Fate, Proxy, Server, Way, eventually, workers};
+use crate::support::{
+    Fate, Proxy, Server, Way, eventually,
+    proxy::{LEAVE, WAIT, calls},
+    workers,
+};
 
 const LONG: Duration = Duration::from_secs(20);
 /// Far below the poll of half a second, far above a hand-off.
@@ -392,6 +396,157 @@ fn a_last_attempt_goes_past_more_dead_waiters_than_one_call_clears() {
     let guard = lock.try_lock_for(ms(600)).unwrap();
     guard.unlock().unwrap();
     assert_eq!(queued(&server), 0);
+}
+
+#[test]
+fn a_grant_that_was_announced_wins_over_the_error_that_would_end_the_wait() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let (one, other) = (client(server.url()), client(proxy.url()));
+    handed_over(&server, &lock(&one), &lock(&other));
+    let options = LockOptions::new().unreachable_after(Duration::ZERO);
+    let impatient = DistLock::with_options(&other, "k", &options).unwrap();
+    let guard = lock(&one).lock().unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| impatient.lock());
+        await_pushed(&server, 1);
+        // The next poll is executed, and its answer lost: nothing useful is heard any more, but the message.
+        let polls = proxy.count(calls(WAIT));
+        proxy.rule(Way::Reply, Fate::Lose, usize::MAX, calls(WAIT));
+        eventually(LONG, "a poll", || proxy.count(calls(WAIT)) > polls);
+        guard.unlock().unwrap();
+        let granted = waiting.join().unwrap().unwrap();
+        proxy.pass();
+        granted.unlock().unwrap();
+    });
+}
+
+#[test]
+fn a_waiter_whose_seat_is_inherited_is_not_taken_back() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let (one, other) = (client(server.url()), client(proxy.url()));
+    handed_over(&server, &lock(&one), &lock(&other));
+    let guard = lock(&one).lock().unwrap();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| lock(&other).try_lock_for(ms(400)).map(drop));
+        await_pushed(&server, 1);
+        let token: Vec<String> = server.ask(&["ZRANGE", QUEUE, "0", "-1"]);
+        let heir = scope.spawn(|| lock(&other).lock().unwrap());
+        assert!(first.join().unwrap().unwrap_err().is_taken());
+        // The heir asks with the same token, and has its place.
+        let polls = proxy.count(calls(WAIT));
+        eventually(LONG, "a poll of the heir", || proxy.count(calls(WAIT)) > polls);
+        assert_eq!(server.ask::<Vec<String>>(&["ZRANGE", QUEUE, "0", "-1"]), token);
+        guard.unlock().unwrap();
+        let held = heir.join().unwrap();
+        assert_eq!([held.token().to_owned()], token[..]);
+        held.unlock().unwrap();
+    });
+    assert_eq!(proxy.count(calls(LEAVE)), 0);
+}
+
+#[test]
+fn a_message_for_who_has_given_up_is_answered_by_passing_the_lock_on() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let (one, other, next) = (client(server.url()), client(proxy.url()), client(server.url()));
+    handed_over(&server, &lock(&one), &lock(&other));
+    handed_over(&server, &lock(&one), &lock(&next));
+    let guard = lock(&one).lock().unwrap();
+    thread::scope(|scope| {
+        // Its last `wait` never arrives, so that it is still queued when it has given up.
+        let gives_up = scope.spawn(|| lock(&other).try_lock_for(ms(300)).map(drop));
+        await_pushed(&server, 1);
+        proxy.rule(Way::Request, Fate::Lose, usize::MAX, calls(WAIT));
+        proxy.rule(Way::Request, Fate::Lose, usize::MAX, calls(LEAVE));
+        let waiting = scope.spawn(|| (lock(&next).lock().unwrap(), Instant::now()));
+        await_pushed(&server, 2);
+        gives_up.join().unwrap().unwrap_err();
+        let token = server.ask::<Vec<String>>(&["ZRANGE", QUEUE, "0", "0"]).remove(0);
+        proxy.pass();
+        // Still alive by what it said of itself.
+        let back_by = (server.ask::<(u64, u64)>(&["TIME"]).0 + 2) * 1000;
+        let entry: String = server.ask(&["HGET", "distlock:waiters:{k}", &token]);
+        let rest = entry.split_once(' ').unwrap().1;
+        let _: i64 = server.ask(&["HSET", "distlock:waiters:{k}", &token, &format!("{back_by} {rest}")]);
+        let released = Instant::now();
+        guard.unlock().unwrap();
+        let (_guard, at) = waiting.join().unwrap();
+        assert!(at - released < PROMPT, "{:?}", at - released);
+    });
+}
+
+#[test]
+fn a_queue_of_another_type_makes_the_waiters_of_its_lock_spin_and_of_no_other() {
+    let server = Server::start();
+    let (one, other) = (client(server.url()), client(server.url()));
+    handed_over(&server, &lock(&one), &lock(&other));
+    let _: () = server.ask(&["SET", "distlock:queue:{odd}", "no queue"]);
+    let odd = [&one, &other].map(|client| DistLock::new(client, "odd"));
+    let guard = odd[0].lock().unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| odd[1].lock().unwrap().unlock().unwrap());
+        thread::sleep(ms(100));
+        guard.unlock().unwrap();
+        waiting.join().unwrap();
+    });
+    let took = handed_over(&server, &lock(&one), &lock(&other));
+    assert!(took < PROMPT, "{took:?}");
+}
+
+#[test]
+fn a_client_that_may_publish_again_says_so_when_it_listens_anew() {
+    let server = Server::start();
+    let user = |rights: &[&str]| {
+        server.ask::<()>(&[&["ACL", "SETUSER", "some", "on", ">pw", "~*", "&*", "+@all"], rights].concat())
+    };
+    user(&["-publish"]);
+    let (one, other) = (client(format!("redis://some:pw@127.0.0.1:{}/", server.port())), client(server.url()));
+    // Each has waited, so that both listen; then the one finds that it cannot tell the other.
+    handed_over(&server, &lock(&other), &lock(&one));
+    eventually(LONG, "it says that it cannot", || {
+        handed_over(&server, &lock(&one), &lock(&other));
+        lock(&one).lock().unwrap().token().starts_with("d0.")
+    });
+    user(&[]);
+    assert!(lock(&one).lock().unwrap().token().starts_with("d0."), "it does not know yet");
+    let _: i64 = server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    eventually(LONG, "it says that it can", || lock(&one).lock().unwrap().token().starts_with("d1."));
+    let took = handed_over(&server, &lock(&one), &lock(&other));
+    assert!(took < PROMPT, "{took:?}");
+}
+
+#[test]
+fn a_message_that_is_no_grant_is_not_believed() {
+    let server = Server::start();
+    let (one, other) = (client(server.url()), client(server.url()));
+    // It stays, and with it the highest fence that its client has had.
+    let waiter = lock(&other);
+    handed_over(&server, &lock(&one), &waiter);
+    let guard = lock(&one).lock().unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| waiter.lock().unwrap());
+        await_pushed(&server, 1);
+        let (token, entry): (String, String) = {
+            let all: Vec<(String, String)> = server.ask(&["HGETALL", "distlock:waiters:{k}"]);
+            all[0].clone()
+        };
+        let words: Vec<&str> = entry.splitn(3, ' ').collect();
+        let (number, channel) = (words[1].parse::<u64>().unwrap(), words[2]);
+        let fence = guard.fence() + 17;
+        for (number, fence, key) in
+            [(number - 1, fence, "k"), (number + 1000, fence, "k"), (number, fence, "other"), (number, 17, "k")]
+        {
+            let text = format!("{number} 1500 {fence} {token} {key}");
+            assert_eq!(server.ask::<i64>(&["PUBLISH", channel, &text]), 1);
+        }
+        let _: i64 = server.ask(&["PUBLISH", channel, "nonsense"]);
+        thread::sleep(ms(150));
+        assert!(!waiting.is_finished(), "two owners");
+        guard.unlock().unwrap();
+        waiting.join().unwrap().unlock().unwrap();
+    });
 }
 
 #[test]
