@@ -1,5 +1,9 @@
 //! Waiting in turn: first come, first served over processes, and the lock at the moment of its release.
 
+mod dead;
+mod messages;
+mod refusals;
+
 use std::{
     sync::Mutex,
     thread,
@@ -119,51 +123,6 @@ fn one_release_wakes_one_waiter_for_the_same_calls_however_many_wait() {
     assert!(few <= 3.0 && many <= 3.0, "{few} and {many} calls a hand-off");
 }
 
-#[test]
-fn a_waiter_that_was_killed_costs_the_next_one_nothing() {
-    let server = Server::start();
-    let holder = client(server.url());
-    let next = client(server.url());
-    let guard = lock(&holder).lock().unwrap();
-    let mut dead: Vec<_> = (0..3).map(|_| workers::start("wait", &server)).collect();
-    await_pushed(&server, 3);
-    for child in &mut dead {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| (lock(&next).lock().unwrap(), Instant::now()));
-        await_pushed(&server, 4);
-        let released = Instant::now();
-        guard.unlock().unwrap();
-        let (_guard, at) = waiting.join().unwrap();
-        assert!(at - released < PROMPT, "{:?}", at - released);
-    });
-}
-
-#[test]
-fn a_waiter_that_was_stopped_costs_its_beat_once() {
-    let server = Server::start();
-    let next = client(server.url());
-    let guard = lock(&client(server.url())).lock().unwrap();
-    let stopped: Vec<_> = (0..3).map(|_| workers::start("wait", &server)).collect();
-    await_pushed(&server, 3);
-    stopped.iter().for_each(|child| workers::signal(child, "STOP"));
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| (lock(&next).lock().unwrap(), Instant::now()));
-        await_pushed(&server, 4);
-        let released = Instant::now();
-        guard.unlock().unwrap();
-        let (_guard, at) = waiting.join().unwrap();
-        // The beat is a second and a half, and the next one polls every half second.
-        assert!(at - released < ms(1500) + ms(500) + PROMPT, "{:?}", at - released);
-    });
-    for mut child in stopped {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-}
-
 pub(crate) fn wait(url: &str) {
     let _guard = lock(&client(url)).lock().unwrap();
     thread::sleep(LONG);
@@ -191,89 +150,6 @@ fn a_waiter_that_gives_up_leaves_its_place_and_the_next_is_not_delayed() {
         let (_guard, at) = waiting.join().unwrap();
         assert!(at - released < PROMPT, "{:?}", at - released);
     });
-}
-
-#[test]
-fn a_message_that_is_lost_or_late_costs_a_poll_and_never_a_second_owner() {
-    let server = Server::start();
-    let holder = client(server.url());
-    for fate in [Fate::Lose, Fate::Hold, Fate::Cut] {
-        let proxy = Proxy::to(server.port());
-        let waiter = client(proxy.url());
-        // It listens from here on.
-        handed_over(&server, &lock(&holder), &lock(&waiter));
-        eventually(LONG, "listening", || server.ask::<Vec<String>>(&["PUBSUB", "CHANNELS"]).len() == 1);
-        proxy.rule(Way::Reply, fate.clone(), 1, |request| request.is_empty());
-        let took = handed_over(&server, &lock(&holder), &lock(&waiter));
-        assert!(took < ms(1500), "{fate:?}: {took:?}");
-        // It arrives when its grant is long over.
-        proxy.release();
-        let guard = lock(&waiter).try_lock_for(LONG).unwrap();
-        guard.extend(Duration::ZERO).unwrap();
-        guard.unlock().unwrap();
-        proxy.pass();
-        drop(waiter);
-        eventually(LONG, "nobody listens", || server.ask::<Vec<String>>(&["PUBSUB", "CHANNELS"]).is_empty());
-    }
-}
-
-#[test]
-fn a_listener_that_is_cut_off_comes_back_and_no_waiter_is_lost() {
-    let server = Server::start();
-    let (one, other) = (client(server.url()), client(server.url()));
-    handed_over(&server, &lock(&one), &lock(&other));
-    for _ in 0..3 {
-        let guard = lock(&one).lock().unwrap();
-        thread::scope(|scope| {
-            let waiting = scope.spawn(|| lock(&other).lock().unwrap().unlock().unwrap());
-            await_pushed(&server, 1);
-            let _: i64 = server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-            // It notices, polls, and subscribes again: with its place.
-            await_pushed(&server, 1);
-            guard.unlock().unwrap();
-            waiting.join().unwrap();
-        });
-    }
-    let mut times: Vec<_> = (0..5).map(|_| handed_over(&server, &lock(&one), &lock(&other))).collect();
-    times.sort();
-    assert!(times[2] < PROMPT, "told again: {times:?}");
-}
-
-#[test]
-fn without_the_rights_to_push_waiters_look_by_themselves_and_all_get_the_lock() {
-    let rights = [
-        ("-subscribe", "no subscription"),
-        ("-publish", "no message"),
-        ("-pubsub", "nobody is seen"),
-        ("-zadd -hset -zpopmin", "no queue"),
-        ("-subscribe -publish -pubsub -zadd", "nothing of it"),
-    ];
-    for (missing, what) in rights {
-        let server = Server::start();
-        let mut command = vec!["ACL", "SETUSER", "some", "on", ">pw", "~*", "&*", "+@all"];
-        command.extend(missing.split(' '));
-        let _: () = server.ask(&command);
-        let url = format!("redis://some:pw@127.0.0.1:{}/", server.port());
-        // Two of them, and one with every right: all want the lock all the time.
-        let clients = [client(&url), client(&url), client(server.url())];
-        let stop = Instant::now() + ms(1500);
-        let sections: Vec<u64> = thread::scope(|scope| {
-            let each = clients.iter().map(|client| {
-                scope.spawn(move || {
-                    let (lock, mut n) = (lock(client), 0);
-                    while Instant::now() < stop {
-                        let guard = lock.lock().unwrap();
-                        thread::sleep(ms(1));
-                        guard.unlock().unwrap();
-                        n += 1;
-                    }
-                    n
-                })
-            });
-            each.collect::<Vec<_>>().into_iter().map(|thread| thread.join().unwrap()).collect()
-        });
-        assert!(sections.iter().all(|n| *n > 5), "{what}: {sections:?}");
-    }
 }
 
 #[test]
@@ -382,46 +258,6 @@ fn force_unlock_hands_the_lock_to_the_first_in_the_queue() {
 }
 
 #[test]
-fn a_last_attempt_goes_past_more_dead_waiters_than_one_call_clears() {
-    let server = Server::start();
-    let mut dead = redis::cmd("ZADD");
-    dead.arg(QUEUE);
-    for place in 1..=350 {
-        dead.arg(place).arg(format!("dead-{place}"));
-    }
-    let lock = lock(&client(server.url()));
-    // Free, with a queue of the dead: a `wait` clears it by the hundred, and then takes the lock.
-    let _: () = server.ask(&["SET", "k", "somebody", "PX", "300"]);
-    dead.exec(&mut server.connection()).unwrap();
-    let guard = lock.try_lock_for(ms(600)).unwrap();
-    guard.unlock().unwrap();
-    assert_eq!(queued(&server), 0);
-}
-
-#[test]
-fn a_grant_that_was_announced_wins_over_the_error_that_would_end_the_wait() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port());
-    let (one, other) = (client(server.url()), client(proxy.url()));
-    handed_over(&server, &lock(&one), &lock(&other));
-    let options = LockOptions::new().unreachable_after(Duration::ZERO);
-    let impatient = DistLock::with_options(&other, "k", &options).unwrap();
-    let guard = lock(&one).lock().unwrap();
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| impatient.lock());
-        await_pushed(&server, 1);
-        // The next poll is executed, and its answer lost: nothing useful is heard any more, but the message.
-        let polls = proxy.count(calls(WAIT));
-        proxy.rule(Way::Reply, Fate::Lose, usize::MAX, calls(WAIT));
-        eventually(LONG, "a poll", || proxy.count(calls(WAIT)) > polls);
-        guard.unlock().unwrap();
-        let granted = waiting.join().unwrap().unwrap();
-        proxy.pass();
-        granted.unlock().unwrap();
-    });
-}
-
-#[test]
 fn a_waiter_whose_seat_is_inherited_is_not_taken_back() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
@@ -444,109 +280,6 @@ fn a_waiter_whose_seat_is_inherited_is_not_taken_back() {
         held.unlock().unwrap();
     });
     assert_eq!(proxy.count(calls(LEAVE)), 0);
-}
-
-#[test]
-fn a_message_for_who_has_given_up_is_answered_by_passing_the_lock_on() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port());
-    let (one, other, next) = (client(server.url()), client(proxy.url()), client(server.url()));
-    handed_over(&server, &lock(&one), &lock(&other));
-    handed_over(&server, &lock(&one), &lock(&next));
-    let guard = lock(&one).lock().unwrap();
-    thread::scope(|scope| {
-        // Its last `wait` never arrives, so that it is still queued when it has given up.
-        let gives_up = scope.spawn(|| lock(&other).try_lock_for(ms(300)).map(drop));
-        await_pushed(&server, 1);
-        proxy.rule(Way::Request, Fate::Lose, usize::MAX, calls(WAIT));
-        proxy.rule(Way::Request, Fate::Lose, usize::MAX, calls(LEAVE));
-        let waiting = scope.spawn(|| (lock(&next).lock().unwrap(), Instant::now()));
-        await_pushed(&server, 2);
-        gives_up.join().unwrap().unwrap_err();
-        let token = server.ask::<Vec<String>>(&["ZRANGE", QUEUE, "0", "0"]).remove(0);
-        proxy.pass();
-        // Still alive by what it said of itself.
-        let back_by = (server.ask::<(u64, u64)>(&["TIME"]).0 + 2) * 1000;
-        let entry: String = server.ask(&["HGET", "distlock:waiters:{k}", &token]);
-        let rest = entry.split_once(' ').unwrap().1;
-        let _: i64 = server.ask(&["HSET", "distlock:waiters:{k}", &token, &format!("{back_by} {rest}")]);
-        let released = Instant::now();
-        guard.unlock().unwrap();
-        let (_guard, at) = waiting.join().unwrap();
-        assert!(at - released < PROMPT, "{:?}", at - released);
-    });
-}
-
-#[test]
-fn a_queue_of_another_type_makes_the_waiters_of_its_lock_spin_and_of_no_other() {
-    let server = Server::start();
-    let (one, other) = (client(server.url()), client(server.url()));
-    handed_over(&server, &lock(&one), &lock(&other));
-    let _: () = server.ask(&["SET", "distlock:queue:{odd}", "no queue"]);
-    let odd = [&one, &other].map(|client| DistLock::new(client, "odd"));
-    let guard = odd[0].lock().unwrap();
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| odd[1].lock().unwrap().unlock().unwrap());
-        thread::sleep(ms(100));
-        guard.unlock().unwrap();
-        waiting.join().unwrap();
-    });
-    let took = handed_over(&server, &lock(&one), &lock(&other));
-    assert!(took < PROMPT, "{took:?}");
-}
-
-#[test]
-fn a_client_that_may_publish_again_says_so_when_it_listens_anew() {
-    let server = Server::start();
-    let user = |rights: &[&str]| {
-        server.ask::<()>(&[&["ACL", "SETUSER", "some", "on", ">pw", "~*", "&*", "+@all"], rights].concat())
-    };
-    user(&["-publish"]);
-    let (one, other) = (client(format!("redis://some:pw@127.0.0.1:{}/", server.port())), client(server.url()));
-    // Each has waited, so that both listen; then the one finds that it cannot tell the other.
-    handed_over(&server, &lock(&other), &lock(&one));
-    eventually(LONG, "it says that it cannot", || {
-        handed_over(&server, &lock(&one), &lock(&other));
-        lock(&one).lock().unwrap().token().starts_with("d0.")
-    });
-    user(&[]);
-    assert!(lock(&one).lock().unwrap().token().starts_with("d0."), "it does not know yet");
-    let _: i64 = server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-    eventually(LONG, "it says that it can", || lock(&one).lock().unwrap().token().starts_with("d1."));
-    let took = handed_over(&server, &lock(&one), &lock(&other));
-    assert!(took < PROMPT, "{took:?}");
-}
-
-#[test]
-fn a_message_that_is_no_grant_is_not_believed() {
-    let server = Server::start();
-    let (one, other) = (client(server.url()), client(server.url()));
-    // It stays, and with it the highest fence that its client has had.
-    let waiter = lock(&other);
-    handed_over(&server, &lock(&one), &waiter);
-    let guard = lock(&one).lock().unwrap();
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| waiter.lock().unwrap());
-        await_pushed(&server, 1);
-        let (token, entry): (String, String) = {
-            let all: Vec<(String, String)> = server.ask(&["HGETALL", "distlock:waiters:{k}"]);
-            all[0].clone()
-        };
-        let words: Vec<&str> = entry.splitn(3, ' ').collect();
-        let (number, channel) = (words[1].parse::<u64>().unwrap(), words[2]);
-        let fence = guard.fence() + 17;
-        for (number, fence, key) in
-            [(number - 1, fence, "k"), (number + 1000, fence, "k"), (number, fence, "other"), (number, 17, "k")]
-        {
-            let text = format!("{number} 1500 {fence} {token} {key}");
-            assert_eq!(server.ask::<i64>(&["PUBLISH", channel, &text]), 1);
-        }
-        let _: i64 = server.ask(&["PUBLISH", channel, "nonsense"]);
-        thread::sleep(ms(150));
-        assert!(!waiting.is_finished(), "two owners");
-        guard.unlock().unwrap();
-        waiting.join().unwrap().unlock().unwrap();
-    });
 }
 
 #[test]

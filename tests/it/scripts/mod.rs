@@ -8,6 +8,7 @@ mod release;
 mod renew;
 mod take;
 mod wait;
+mod waited;
 
 use redis::{Connection, ErrorKind, RedisError, ServerErrorKind};
 
