@@ -33,13 +33,15 @@ pub(crate) struct Single {
     link: Arc<dyn Link>,
     /// The number of the next call.
     numbers: AtomicU64,
-    /// PUBLISH was refused: a waiter cannot be told that it has the lock.
+    /// PUBLISH was refused: a waiter cannot be told that it has the lock. Until the next subscription.
     mute: AtomicBool,
+    /// That was logged.
+    said_mute: AtomicBool,
 }
 
 impl Single {
     pub(crate) fn new(link: Arc<dyn Link>) -> Single {
-        Single { link, numbers: AtomicU64::new(1), mute: AtomicBool::new(false) }
+        Single { link, numbers: AtomicU64::new(1), mute: AtomicBool::new(false), said_mute: AtomicBool::new(false) }
     }
 
     fn request<'a>(&self, key: &'a Key, verb: Verb<'a>) -> Request<'a> {
@@ -52,7 +54,11 @@ impl Single {
 
     /// Takes note of what became of a release.
     fn note(&self, released: Released) {
-        if released == Released::Unannounced && !self.mute.swap(true, Relaxed) {
+        if released != Released::Unannounced {
+            return;
+        }
+        self.mute.store(true, Relaxed);
+        if !self.said_mute.swap(true, Relaxed) {
             warn!("redis refuses PUBLISH: waiters are not told when they get a lock, and poll (grant &distlock:*)");
         }
     }
@@ -295,7 +301,13 @@ impl Nodes for Single {
     }
 
     fn listen(&self, channel: &str, io: Duration, hear: &mut dyn FnMut(Heard<'_>) -> Go) -> Result<(), Failure> {
-        self.link.listen(channel, io, hear)
+        self.link.listen(channel, io, &mut |heard| {
+            if matches!(heard, Heard::Subscribed) {
+                // Rights may have changed with whatever broke the last one: tried once more.
+                self.mute.store(false, Relaxed);
+            }
+            hear(heard)
+        })
     }
 
     fn can_announce(&self) -> bool {

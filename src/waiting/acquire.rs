@@ -61,6 +61,19 @@ impl<'a> Asker<'a> {
             Begun::Won(won) => return Ok(won),
             Begun::Head(head) => head,
         };
+        let refusal = match self.ask_until(&mut head, start, deadline) {
+            Ok(won) => return Ok(won),
+            Err(refusal) => refusal,
+        };
+        // A grant that has come meanwhile wins over whatever ends the wait.
+        match head.granted().map(|grant| head.win(&grant)) {
+            Some(Step::Won(won)) => Ok(won),
+            _ => Err(refusal),
+        }
+    }
+
+    /// Attempt, pause, attempt …
+    fn ask_until(self, head: &mut Head<'a>, start: Moment, deadline: Option<Moment>) -> Result<Won, Refusal> {
         let mut last = false;
         loop {
             last = match head.pause(deadline) {

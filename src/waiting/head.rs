@@ -243,6 +243,16 @@ impl<'a> Head<'a> {
         }
     }
 
+    /// A grant that has come for this seat; else an heir asks at once if there is a doubt.
+    pub(super) fn granted(&mut self) -> Option<Grant> {
+        match self.look(self.seat.as_ref()?) {
+            Look::Granted(grant) => return Some(grant),
+            Look::Ask => self.seat.as_mut()?.next = Moment::PAST,
+            Look::Nothing => {}
+        }
+        None
+    }
+
     /// What has come for this seat?
     fn look(&self, seat: &Seat) -> Look {
         let Some(place) = &seat.place else { return Look::Nothing };
@@ -305,7 +315,7 @@ enum Look {
 
 /// Before the first `wait` of a token leaves.
 pub(super) fn enter(local: &super::LocalKey, token: &str, backoff: super::Backoff) -> Box<Place> {
-    let enrolled = local.listener.enroll(token);
+    let enrolled = local.listener.enroll(&local.key, token);
     enrolled.mailbox.own();
     Box::new(Place::new(enrolled, backoff))
 }

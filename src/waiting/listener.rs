@@ -63,6 +63,8 @@ struct State {
 /// A token is waited for or held here: its messages are not a stranger's.
 pub(crate) struct Enrolled {
     token: Arc<str>,
+    /// Of the lock that it is for.
+    key: Arc<Key>,
     pub(crate) mailbox: Mailbox,
     shared: Weak<Shared>,
 }
@@ -123,10 +125,12 @@ impl Listener {
         !self.shared.state.lock().refused
     }
 
-    /// A `wait` was refused, and so is the handing over: until the subscription is renewed, neither is
-    /// tried. (Its holders say so in their tokens, or those who queue would count on being told.)
+    /// A `wait` was refused. Where it is for want of a right, so is the handing over: until the
+    /// subscription is renewed, neither is tried. (Its holders say so in their tokens, or those who queue
+    /// would count on being told.) A memory that is full is so for a while, and a helper key of another
+    /// type is one lock's affair.
     pub(crate) fn refused(&self, failure: &Failure) {
-        if failure.class != Class::Unavailable && !std::mem::replace(&mut self.shared.state.lock().refused, true) {
+        if failure.class == Class::Denied && !std::mem::replace(&mut self.shared.state.lock().refused, true) {
             warn!("redis {:?} refuses the queue of a lock, waiters spin: {failure}", self.name);
         }
     }
@@ -151,10 +155,11 @@ impl Listener {
     }
 
     /// Before the first `wait` of a token leaves.
-    pub(crate) fn enroll(&self, token: &str) -> Arc<Enrolled> {
+    pub(crate) fn enroll(&self, key: &Arc<Key>, token: &str) -> Arc<Enrolled> {
         let token: Arc<str> = token.into();
         let enrolled = Arc::new(Enrolled {
             token: Arc::clone(&token),
+            key: Arc::clone(key),
             mailbox: Mailbox::default(),
             shared: Arc::downgrade(&self.shared),
         });
@@ -237,7 +242,9 @@ impl Shared {
         let found = self.state.lock().enrolled.get(message.token).and_then(Weak::upgrade);
         let Message { number, px, fence, token, key } = *message;
         match found {
-            Some(enrolled) => enrolled.mailbox.put(Announced { number, px, fence }),
+            Some(enrolled) if *enrolled.key.text == *key => enrolled.mailbox.put(Announced { number, px, fence }),
+            // No grant of ours: whoever sent it, nothing is believed of it.
+            Some(_) => {}
             // Given up: what was granted is passed on to the next.
             None => {
                 watchdog.run(Errand::give_back(&Arc::new(Key::new(key)), token, fence, Duration::from_millis(px), io))
@@ -274,7 +281,8 @@ impl Shared {
 impl Enrolled {
     /// With no listener.
     pub(crate) fn alone(token: &str) -> Arc<Enrolled> {
-        Arc::new(Enrolled { token: token.into(), mailbox: Mailbox::default(), shared: Weak::new() })
+        let (token, key) = (token.into(), Arc::new(Key::new("k")));
+        Arc::new(Enrolled { token, key, mailbox: Mailbox::default(), shared: Weak::new() })
     }
 }
 

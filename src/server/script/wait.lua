@@ -79,6 +79,8 @@ local start = now and string.sub(now, 1, 3)
 local hands_over = start == 'd1.' and '1' or (not now or start == 'd0.') and '0' or '-1'
 local pttl = string.format('%.0f', redis.call('PTTL', KEYS[1]))
 local rank = redis.call('ZRANK', KEYS[3], token)
+-- A score's own text may have an exponent.
+local place = string.format('%.0f', tonumber(redis.call('ZSCORE', KEYS[3], token) or '0'))
 return 'queued ' .. pttl .. ' ' .. hands_over .. ' ' .. (rank and string.format('%.0f', rank) or '-1')
-  .. ' ' .. (redis.call('ZSCORE', KEYS[3], token) or '0') .. ' ' .. again
+  .. ' ' .. place .. ' ' .. again
   .. ' ' .. ((beat > 0 and channel ~= '') and '1' or '0') .. ' ' .. back .. ' ' .. clock .. ' ' .. ARGV[1]

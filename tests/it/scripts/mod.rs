@@ -3,15 +3,19 @@
 mod failing;
 mod guarded;
 mod leave;
+mod pass_on;
 mod release;
 mod renew;
 mod take;
+mod wait;
+mod waited;
 
 use redis::{Connection, ErrorKind, RedisError, ServerErrorKind};
 
 use crate::support::{Server, proxy::whole};
 
 pub(crate) const TRY: &str = include_str!("../../../src/server/script/try.lua");
+pub(crate) const WAIT: &str = include_str!("../../../src/server/script/wait.lua");
 pub(crate) const RELEASE: &str = include_str!("../../../src/server/script/release.lua");
 pub(crate) const LEAVE: &str = include_str!("../../../src/server/script/leave.lua");
 pub(crate) const RENEW: &str = include_str!("../../../src/server/script/renew.lua");
@@ -86,10 +90,58 @@ impl Desk {
         let _: () = self.ask(&["SET", key, value, "PX", "30000"]);
     }
 
+    /// Who waits, in the order of their places.
+    fn queue(&mut self) -> Vec<String> {
+        self.ask(&["ZRANGE", QUEUE, "0", "-1"])
+    }
+
+    fn places(&mut self) -> Vec<(String, u64)> {
+        self.ask(&["ZRANGE", QUEUE, "0", "-1", "WITHSCORES"])
+    }
+
+    /// What a waiter said of itself.
+    fn entry(&mut self, token: &str) -> Option<String> {
+        self.ask(&["HGET", WAITERS, token])
+    }
+
+    /// Somebody who waits, said that it is back in `left` ms, and has the number 77.
+    fn entrant(&mut self, token: &str, place: u64, left: u64, channel: &str) {
+        let back_by = self.clock() / 1000 + left;
+        let _: () = self.ask(&["ZADD", QUEUE, &place.to_string(), token]);
+        let _: () = self.ask(&["HSET", WAITERS, token, &format!("{back_by} 77 {channel}")]);
+    }
+
+    /// From now on asks as a user with all rights but these.
+    fn login(&mut self, user: &str, rights: &str) {
+        let mut command = vec!["ACL", "SETUSER", user, "on", "nopass", "~*", "&*", "+@all"];
+        command.extend(rights.split(' '));
+        self.server.ask::<()>(&command);
+        let _: () = self.ask(&["AUTH", user, "x"]);
+    }
+
     /// The key holds something that is no string.
     fn list(&mut self, key: &str) {
         let _: () = self.ask(&["DEL", key]);
         let _: () = self.ask(&["RPUSH", key, "a list"]);
+    }
+}
+
+/// A subscription.
+struct Ear(Connection);
+
+impl Ear {
+    fn new(desk: &Desk, channel: &str) -> Ear {
+        let mut ear = Ear(desk.server.connection());
+        ear.0.send_packed_command(&redis::cmd("SUBSCRIBE").arg(channel).get_packed_command()).unwrap();
+        let (subscribed, _, _): (String, String, u64) =
+            redis::from_redis_value(ear.0.recv_response().unwrap()).unwrap();
+        assert_eq!(subscribed, "subscribe");
+        ear
+    }
+
+    fn hear(&mut self) -> String {
+        let (_, _, text): (String, String, String) = redis::from_redis_value(self.0.recv_response().unwrap()).unwrap();
+        text
     }
 }
 

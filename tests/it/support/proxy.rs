@@ -227,6 +227,7 @@ pub(crate) fn contains(text: &[u8], part: &[u8]) -> bool {
 }
 
 pub(crate) const TRY: &str = include_str!("../../../src/server/script/try.lua");
+pub(crate) const WAIT: &str = include_str!("../../../src/server/script/wait.lua");
 pub(crate) const RELEASE: &str = include_str!("../../../src/server/script/release.lua");
 pub(crate) const RENEW: &str = include_str!("../../../src/server/script/renew.lua");
 pub(crate) const LEAVE: &str = include_str!("../../../src/server/script/leave.lua");
