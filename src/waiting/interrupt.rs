@@ -48,7 +48,7 @@ struct Shared {
 }
 
 impl Interrupt {
-    /// Not interrupted yet.
+    /// Makes one that is not interrupted yet.
     #[must_use]
     pub fn new() -> Interrupt {
         Interrupt::default()
@@ -64,7 +64,7 @@ impl Interrupt {
         }
     }
 
-    /// Was it interrupted?
+    /// Was it interrupted? Does not block.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         self.shared.interrupted.load(Acquire)
