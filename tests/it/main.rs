@@ -6,6 +6,7 @@ mod support;
 
 mod drift;
 mod faults;
+mod guide;
 mod keeping;
 mod laws;
 mod processes;
