@@ -44,7 +44,7 @@ impl LockClient {
     /// No I/O: a program can start before Redis does; [`ping`](LockClient::ping) asks now.
     ///
     /// Takes an address, `redis://[user[:password]@]host[:port][/database]`, or the redis crate's
-    /// [`ConnectionInfo`](redis::ConnectionInfo). Uses the defaults of [`ClientOptions`].
+    /// [`ConnectionInfo`](https://docs.rs/redis/latest/redis/struct.ConnectionInfo.html). Uses the defaults of [`ClientOptions`].
     ///
     /// # Errors
     ///

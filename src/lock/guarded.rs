@@ -17,7 +17,7 @@ impl DistLockGuard {
     /// a write. It works for data in the same Redis (and, in a cluster, in the lock's slot); for data
     /// elsewhere there are [`fence`](DistLockGuard::fence) and [`FenceGate`](crate::FenceGate).
     ///
-    /// Answers are typed as [`Pipeline::query`] does it, `ignore` included; `atomic` changes nothing. As
+    /// Answers are typed as [`Pipeline::query`](https://docs.rs/redis/latest/redis/struct.Pipeline.html#method.query) does it, `ignore` included; `atomic` changes nothing. As
     /// in a pipeline, a command that fails does not stop the others, and its error is returned. Blocks
     /// for at most one [`io_timeout`](crate::ClientOptions::io_timeout).
     ///

@@ -155,6 +155,8 @@ fn set_user(server: &Server, rule: &[String]) {
     server.ask::<()>(&["ACL", "DELUSER", "worker"]);
     server.ask::<()>(&rule.iter().map(String::as_str).collect::<Vec<_>>());
     server.ask::<()>(&["ACL", "LOG", "RESET"]);
+    // What is loaded already is not sent again.
+    server.ask::<()>(&["SCRIPT", "FLUSH"]);
 }
 
 /// Whatever a lock can be asked for, a lost answer included.
@@ -198,6 +200,36 @@ fn the_rights_in_the_guide_are_enough_and_none_is_too_many() {
         let (outcome, log) = refused(&rest);
         assert!(outcome.is_err() || !log.is_empty(), "{one} is not needed");
     }
+}
+
+/// A heading as a link names it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+}
+
+/// The compiler of the documentation checks the pages of links, and not what follows a `#`.
+#[test]
+fn links_into_the_guide_lead_to_headings_that_are_there() {
+    let pages = ["leases", "from_mutex", "choosing", "operating", "names"].map(|name| {
+        let page = read(format!("src/guide/{name}.md"));
+        let headings = page.lines().filter_map(|line| line.strip_prefix("# ")).map(anchor).collect::<Vec<_>>();
+        (name, page, headings)
+    });
+    let mut texts = sources(&root().join("src"));
+    texts.push(read("README.md"));
+    texts.extend(pages.iter().map(|(_, page, _)| page.clone()));
+    let mut links = 0;
+    for (name, _, headings) in &pages {
+        for start in [format!("guide::{name}#"), format!("guide/{name}/#")] {
+            for rest in texts.iter().flat_map(|text| text.split(&start).skip(1)) {
+                let to = rest.split(')').next().unwrap_or_default();
+                assert!(headings.iter().any(|heading| heading == to), "{name} has no heading {to:?}");
+                links += 1;
+            }
+        }
+    }
+    assert!(links >= 5, "{links}");
 }
 
 /// Pages that a browser opens relative to the README.
