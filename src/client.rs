@@ -240,6 +240,12 @@ impl ClientOptions {
     ///
     /// [`InvalidOption`](ErrorKind::InvalidOption) if an option is out of its limits or the address is
     /// none.
+    ///
+    /// ```
+    /// # use distlock::{ClientOptions, ErrorKind};
+    /// let error = ClientOptions::new().max_connections(0).open("redis://127.0.0.1/").unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::InvalidOption);
+    /// ```
     pub fn open(self, params: impl IntoConnectionInfo) -> Result<LockClient> {
         self.check()?;
         let info = params.into_connection_info().map_err(|e| {
@@ -267,6 +273,14 @@ impl ClientOptions {
     /// # Errors
     ///
     /// [`InvalidOption`](ErrorKind::InvalidOption) if an option is out of its limits.
+    ///
+    /// ```no_run
+    /// # use distlock::{ClientOptions, r2d2, redis};
+    /// # fn open(pool: r2d2::Pool<redis::Client>) -> distlock::Result<()> {
+    /// let client = ClientOptions::new().name("orders").open_pool(pool)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn open_pool<M>(self, pool: r2d2::Pool<M>) -> Result<LockClient>
     where
         M: r2d2::ManageConnection,

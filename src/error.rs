@@ -44,6 +44,18 @@ struct Inner {
 }
 
 /// What to do about an [`Error`]. Each method's `# Errors` says which kinds it has.
+///
+/// ```no_run
+/// use distlock::{DistLock, ErrorKind};
+///
+/// fn lock(lock: &DistLock) -> distlock::Result<()> {
+///     match lock.lock() {
+///         Ok(guard) => guard.unlock(),
+///         Err(e) if e.kind() == ErrorKind::Interrupted => Ok(()), // asked to leave
+///         Err(e) => Err(e),
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {

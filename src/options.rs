@@ -69,7 +69,7 @@ impl LockOptions {
     /// How long a crashed holder blocks others. Defaults to 30 s; from 10 ms to a year.
     ///
     /// Renewal makes it independent of how long the work takes. It is also how long Redis, or the process,
-    /// may be away before [the lease is lost](crate::guide::leases): two thirds of it, at the least.
+    /// may be away before [the lease is lost](crate::guide::leases): nearly two thirds of it at the least.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -24,7 +24,7 @@ pub struct Lost {
     pub reason: LostReason,
 }
 
-/// How a lock was lost; [why locks are](crate::guide::leases#why).
+/// How a lock was lost; [why locks are](crate::guide::leases#why). [`Lost`] has an example.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum LostReason {

@@ -15,6 +15,15 @@ impl DistLockGuard {
     ///
     /// For observers. Giving a hold away is [`into_token`](DistLockGuard::into_token); resuming one whose
     /// guard still lives loses that guard at its next renewal.
+    ///
+    /// ```no_run
+    /// # use distlock::{DistLock, DistLockGuard};
+    /// # fn look(lock: &DistLock, guard: &DistLockGuard) -> distlock::Result<()> {
+    /// let mine = lock.holder()?.is_some_and(|holder| holder.token == guard.token());
+    /// # let _ = mine;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn token(&self) -> &str {
         &self.held.token

@@ -114,6 +114,12 @@ impl DistLockGuard {
     }
 
     /// How long the lease is good if it is not renewed again; zero when it is lost. No I/O, does not block.
+    ///
+    /// ```no_run
+    /// # fn step(guard: &distlock::DistLockGuard) {
+    /// println!("{} is good for {:?} more", guard.key(), guard.remaining());
+    /// # }
+    /// ```
     #[must_use]
     pub fn remaining(&self) -> Duration {
         if self.keeper.is_inherited() { Duration::ZERO } else { Moment::now().until(self.held.valid()) }

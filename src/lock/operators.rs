@@ -6,7 +6,7 @@ use super::{DistLock, DistLockGuard};
 use crate::error::Result;
 use crate::token;
 
-/// Who holds a lock, as Redis has it. From [`DistLock::holder`].
+/// Who holds a lock, as Redis has it. From [`DistLock::holder`], which has an example.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Holder {

@@ -55,6 +55,16 @@ impl Interrupt {
     }
 
     /// Ends all waits, now and from now on. Does not block; calling it again changes nothing.
+    ///
+    /// ```
+    /// use std::thread;
+    /// use distlock::Interrupt;
+    ///
+    /// let shutdown = Interrupt::new();
+    /// let for_the_thread = shutdown.clone();
+    /// thread::spawn(move || for_the_thread.interrupt()).join().unwrap();
+    /// assert!(shutdown.is_interrupted());
+    /// ```
     pub fn interrupt(&self) {
         self.shared.interrupted.store(true, Release);
         // A sleeper enters its name and then looks at the flag (`Sleeper::new`, then the wait loop):
