@@ -53,8 +53,9 @@
 //! # What it promises
 //!
 //! 1. **Mutual exclusion** while every holder finishes inside its lease: two guards for one key are never
-//!    both [valid](DistLockGuard::is_valid). To you: a section whose `unlock()` is `Ok` was
-//!    covered by its lease from end to end. Where the lease was lost, the [fence](DistLockGuard::fence) orders what was written.
+//!    both [valid](DistLockGuard::is_valid). To you: a section whose `unlock()` is `Ok` was covered
+//!    by its lease from end to end. Where the lease was lost, the [fence](DistLockGuard::fence) orders what
+//!    was written.
 //! 2. **A guard exists only if the lock was acquired**, and it is valid from before the request was sent, less
 //!    1 % of the ttl and 2 ms for clocks. To you: a guard in hand means held; no answer that is late, lost or
 //!    another call's is taken for a lock.
