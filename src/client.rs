@@ -50,6 +50,8 @@ impl LockClient {
     ///
     /// [`InvalidOption`](ErrorKind::InvalidOption) if the address is none.
     ///
+    /// # Examples
+    ///
     /// ```no_run
     /// # use distlock::LockClient;
     /// # fn main() -> distlock::Result<()> {
@@ -112,6 +114,8 @@ impl LockClient {
     /// [`Unavailable`](ErrorKind::Unavailable), [`Denied`](ErrorKind::Denied),
     /// [`InvalidOption`](ErrorKind::InvalidOption) (a database that is not there, a server older than
     /// 6.2), [`Protocol`](ErrorKind::Protocol).
+    ///
+    /// # Examples
     ///
     /// ```no_run
     /// # use distlock::LockClient;
@@ -241,6 +245,8 @@ impl ClientOptions {
     /// [`InvalidOption`](ErrorKind::InvalidOption) if an option is out of its limits or the address is
     /// none.
     ///
+    /// # Examples
+    ///
     /// ```
     /// # use distlock::{ClientOptions, ErrorKind};
     /// let error = ClientOptions::new().max_connections(0).open("redis://127.0.0.1/").unwrap_err();
@@ -273,6 +279,8 @@ impl ClientOptions {
     /// # Errors
     ///
     /// [`InvalidOption`](ErrorKind::InvalidOption) if an option is out of its limits.
+    ///
+    /// # Examples
     ///
     /// ```no_run
     /// # use distlock::{ClientOptions, r2d2, redis};

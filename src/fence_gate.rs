@@ -70,6 +70,8 @@ impl FenceGate {
     /// [`DistLockGuard::query`](crate::DistLockGuard::query); a write whose outcome is unknown may be
     /// written again with the same fence.
     ///
+    /// # Examples
+    ///
     /// ```no_run
     /// # use distlock::{DistLockGuard, FenceGate, redis};
     /// # fn sell(gate: &FenceGate, guard: &DistLockGuard) -> distlock::Result<()> {
@@ -87,6 +89,8 @@ impl FenceGate {
     /// # Errors
     ///
     /// As [`query`](FenceGate::query).
+    ///
+    /// # Examples
     ///
     /// ```no_run
     /// # use distlock::{DistLockGuard, ErrorKind, FenceGate, redis};
@@ -109,6 +113,8 @@ impl FenceGate {
     /// # Errors
     ///
     /// As [`query`](FenceGate::query).
+    ///
+    /// # Examples
     ///
     /// ```no_run
     /// # use distlock::{DistLockGuard, FenceGate, redis::Script};

@@ -89,6 +89,8 @@ impl DistLock {
     /// [`InvalidOption`](crate::ErrorKind::InvalidOption) if an option is out of its limits, or the key
     /// is the crate's own bookkeeping.
     ///
+    /// # Examples
+    ///
     /// ```no_run
     /// # use distlock::{DistLock, LockClient};
     /// # fn main() -> distlock::Result<()> {
@@ -132,6 +134,8 @@ impl DistLock {
     /// [`InvalidOption`](crate::ErrorKind::InvalidOption), [`Protocol`](crate::ErrorKind::Protocol) at
     /// once; [`Interrupted`](crate::ErrorKind::Interrupted).
     ///
+    /// # Examples
+    ///
     /// ```no_run
     /// # use distlock::{DistLock, LockClient};
     /// # fn main() -> distlock::Result<()> {
@@ -155,6 +159,8 @@ impl DistLock {
     /// # Errors
     ///
     /// [`Taken`](crate::ErrorKind::Taken); every other kind but `Interrupted` and `Lost`, at once.
+    ///
+    /// # Examples
     ///
     /// ```no_run
     /// # use distlock::{DistLock, LockClient};
@@ -181,6 +187,8 @@ impl DistLock {
     ///
     /// At the deadline what the last attempt for the key said: [`Taken`](crate::ErrorKind::Taken), or
     /// its transient error; other kinds as for [`lock`](DistLock::lock), at once.
+    ///
+    /// # Examples
     ///
     /// ```no_run
     /// # use distlock::{DistLock, LockClient};
@@ -209,6 +217,8 @@ impl DistLock {
     /// # Errors
     ///
     /// As [`try_lock_for`](DistLock::try_lock_for).
+    ///
+    /// # Examples
     ///
     /// ```no_run
     /// # use distlock::{DistLock, LockClient};

@@ -42,6 +42,8 @@ impl DistLockGuard {
     /// [`Lost`](crate::ErrorKind::Lost): there is nothing to give away. Transient kinds: Redis could
     /// not be asked; the lock is released.
     ///
+    /// # Examples
+    ///
     /// ```no_run
     /// # use distlock::{DistLock, LockClient};
     /// # fn main() -> distlock::Result<()> {

@@ -165,6 +165,8 @@ impl DistLockGuard {
     /// [`Renew::AtMost`](crate::Renew::AtMost) allows. Transient kinds: the lease is what it was, and
     /// renewal goes on.
     ///
+    /// # Examples
+    ///
     /// ```no_run
     /// # use distlock::{DistLock, LockClient};
     /// # fn main() -> distlock::Result<()> {
@@ -195,6 +197,8 @@ impl DistLockGuard {
     /// [`Lost`](crate::ErrorKind::Lost): the section was not covered to its end; what was done in it
     /// must be looked at or undone. No other kind, but for a guard that a forked child inherited
     /// ([`InvalidOption`](crate::ErrorKind::InvalidOption)).
+    ///
+    /// # Examples
     ///
     /// ```no_run
     /// # use distlock::{DistLock, LockClient};

@@ -55,6 +55,8 @@ impl DistLockGuard {
     ///
     /// As [`query`](DistLockGuard::query).
     ///
+    /// # Examples
+    ///
     /// ```no_run
     /// # use distlock::{DistLockGuard, redis};
     /// # fn pay(guard: &DistLockGuard) -> distlock::Result<()> {

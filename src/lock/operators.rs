@@ -28,6 +28,8 @@ impl DistLock {
     ///
     /// Every kind but `Taken`, `Lost` and `Interrupted`.
     ///
+    /// # Examples
+    ///
     /// ```no_run
     /// # use distlock::{DistLock, LockClient};
     /// # fn main() -> distlock::Result<()> {
@@ -48,6 +50,8 @@ impl DistLock {
     /// # Errors
     ///
     /// Every kind but `Taken`, `Lost` and `Interrupted`.
+    ///
+    /// # Examples
     ///
     /// ```no_run
     /// # use distlock::{DistLock, LockClient};
@@ -80,6 +84,8 @@ impl DistLock {
     ///
     /// Every kind but `Taken`, `Lost` and `Interrupted`.
     ///
+    /// # Examples
+    ///
     /// ```no_run
     /// # use distlock::{DistLock, LockClient};
     /// # fn main() -> distlock::Result<()> {
@@ -107,6 +113,8 @@ impl DistLock {
     ///
     /// [`Lost`](crate::ErrorKind::Lost) if the hold is gone; every other kind but `Taken` and
     /// `Interrupted`.
+    ///
+    /// # Examples
     ///
     /// ```no_run
     /// # use distlock::{DistLock, LockClient};
