@@ -39,21 +39,33 @@ pub struct LockClient {
 }
 
 impl LockClient {
-    /// A client with connections of its own, opened when they are used. No I/O: a program can start
-    /// before Redis does; [`ping`](LockClient::ping) asks now.
+    /// Makes a client with connections of its own, which are opened when they are used.
+    ///
+    /// No I/O: a program can start before Redis does; [`ping`](LockClient::ping) asks now.
     ///
     /// Takes an address, `redis://[user[:password]@]host[:port][/database]`, or the redis crate's
-    /// [`ConnectionInfo`](redis::ConnectionInfo). Uses the defaults of [`ClientOptions`].
+    /// [`ConnectionInfo`](https://docs.rs/redis/latest/redis/struct.ConnectionInfo.html). Uses the defaults of [`ClientOptions`].
     ///
     /// # Errors
     ///
     /// [`InvalidOption`](ErrorKind::InvalidOption) if the address is none.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use distlock::LockClient;
+    /// # fn main() -> distlock::Result<()> {
+    /// let client = LockClient::open("redis://worker:secret@10.0.0.7:6379/0")?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn open(params: impl IntoConnectionInfo) -> Result<LockClient> {
         ClientOptions::new().open(params)
     }
 
-    /// A client on a pool that the application has. Prefer [`open`](LockClient::open): a given pool
-    /// has its manager's limits, not ours.
+    /// Makes a client on a pool that the application has.
+    ///
+    /// Prefer [`open`](LockClient::open): a given pool has its manager's limits, not ours.
     ///
     /// - **Time limits** are the manager's: a connection without a read timeout, or r2d2's PING at
     ///   check-out, blocks as long as a silent server does, and with it `try_lock_for`, `unlock`, Drop.
@@ -66,6 +78,22 @@ impl LockClient {
     ///
     /// Works with every pool whose connections speak Redis: of `redis::Client`, of a cluster client, of
     /// a manager of your own. No I/O.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use distlock::{LockClient, r2d2, redis};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let redis = redis::Client::open("redis://127.0.0.1/")?;
+    /// let pool = r2d2::Pool::builder()
+    ///     .connection_timeout(Duration::from_secs(1))
+    ///     .test_on_check_out(false) // else each call is two
+    ///     .build_unchecked(redis);
+    /// let client = LockClient::from_pool(pool);
+    /// # let _ = client;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn from_pool<M>(pool: r2d2::Pool<M>) -> LockClient
     where
         M: r2d2::ManageConnection,
@@ -76,9 +104,10 @@ impl LockClient {
     }
 
     /// Asks Redis now whether locks will work: the address, the credentials, the rights to every
-    /// command that is needed, the version. For programs that want to fail at start; nothing else
-    /// needs it. It leaves nothing in Redis (where the user may set and not delete: two keys, for a second).
-    /// Blocks for at most one
+    /// command that is needed, the version.
+    ///
+    /// For programs that want to fail at start; nothing else needs it. It leaves nothing in Redis (where
+    /// the user may set and not delete: two keys, for a second). Blocks for at most one
     /// [`io_timeout`](ClientOptions::io_timeout).
     ///
     /// # Errors
@@ -87,6 +116,17 @@ impl LockClient {
     /// [`Unavailable`](ErrorKind::Unavailable), [`Denied`](ErrorKind::Denied),
     /// [`InvalidOption`](ErrorKind::InvalidOption) (a database that is not there, a server older than
     /// 6.2), [`Protocol`](ErrorKind::Protocol).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use distlock::LockClient;
+    /// fn main() -> distlock::Result<()> {
+    ///     let client = LockClient::open("redis://127.0.0.1/")?;
+    ///     client.ping()?; // a program that is of no use without Redis ends here, and says why
+    ///     Ok(())
+    /// }
+    /// ```
     pub fn ping(&self) -> Result<()> {
         let name = &self.keeper.name;
         if self.keeper.is_inherited() {
@@ -140,45 +180,82 @@ pub struct ClientOptions {
 const MOST_CONNECTIONS: u32 = 1000;
 
 impl ClientOptions {
-    /// The defaults.
+    /// The defaults: an `io_timeout` of 1 s, at most 8 connections, the address as the name.
     #[must_use]
     pub fn new() -> ClientOptions {
         ClientOptions { name: None, io_timeout: Duration::from_secs(1), max_connections: 8 }
     }
 
-    /// What the deployment is called in errors, logs and thread names. Defaults to the address without
-    /// the credentials.
+    /// What the deployment is called in errors, logs, thread names and `CLIENT LIST`. Defaults to the
+    /// address without the credentials.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use distlock::ClientOptions;
+    /// # fn main() -> distlock::Result<()> {
+    /// let client = ClientOptions::new().name("orders").open("redis://10.0.0.7/")?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn name(mut self, name: impl AsRef<str>) -> ClientOptions {
         self.name = Some(name.as_ref().to_owned());
         self
     }
 
-    /// How long one exchange with Redis may take, all of it: a free connection, connecting, logging in,
-    /// the answer. It also bounds the release in Drop. A lock's own calls never take more than half its
-    /// ttl. Defaults to 1 s; from 1 ms to 1 minute.
+    /// How long one exchange with Redis may take. Defaults to 1 s; from 1 ms to 1 minute.
+    ///
+    /// All of it: a free connection, connecting, logging in, the answer. It also bounds the release in
+    /// Drop. A lock's own calls never take more than half its ttl.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use distlock::ClientOptions;
+    /// # fn main() -> distlock::Result<()> {
+    /// let client = ClientOptions::new().io_timeout(Duration::from_millis(300)).open("redis://10.0.0.7/")?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn io_timeout(mut self, d: Duration) -> ClientOptions {
         self.io_timeout = d;
         self
     }
 
-    /// How many pooled connections there may be; renewal has one more of its own, and so has the
-    /// subscription of a client whose locks are waited for. Waiting threads hold
-    /// none. Defaults to 8; from 1 to 1000. None is opened before it is used, and those that are not
-    /// used for a minute are closed.
+    /// How many pooled connections there may be. Defaults to 8; from 1 to 1000.
+    ///
+    /// Renewal has one more of its own, and so has the subscription of a client whose locks are waited
+    /// for; threads that wait or hold have none. None is opened before it is
+    /// used, and those that are not used for a minute are closed.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use distlock::ClientOptions;
+    /// # fn main() -> distlock::Result<()> {
+    /// let client = ClientOptions::new().max_connections(32).open("redis://10.0.0.7/")?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn max_connections(mut self, n: u32) -> ClientOptions {
         self.max_connections = n;
         self
     }
 
-    /// A client with connections of its own; see [`LockClient::open`].
+    /// Makes a client with connections of its own; see [`LockClient::open`]. No I/O.
     ///
     /// # Errors
     ///
     /// [`InvalidOption`](ErrorKind::InvalidOption) if an option is out of its limits or the address is
     /// none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use distlock::{ClientOptions, ErrorKind};
+    /// let error = ClientOptions::new().max_connections(0).open("redis://127.0.0.1/").unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::InvalidOption);
+    /// ```
     pub fn open(self, params: impl IntoConnectionInfo) -> Result<LockClient> {
         self.check()?;
         let info = params.into_connection_info().map_err(|e| {
@@ -199,12 +276,23 @@ impl ClientOptions {
         Ok(LockClient::new(&name, Pool::new(address, self.max_connections), self.io_timeout))
     }
 
-    /// A client on a pool that the application has; see [`LockClient::from_pool`]. Its size is its own:
-    /// [`max_connections`](ClientOptions::max_connections) is not used.
+    /// Makes a client on a pool that the application has; see [`LockClient::from_pool`]. No I/O.
+    ///
+    /// Its size is its own: [`max_connections`](ClientOptions::max_connections) is not used.
     ///
     /// # Errors
     ///
     /// [`InvalidOption`](ErrorKind::InvalidOption) if an option is out of its limits.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use distlock::{ClientOptions, r2d2, redis};
+    /// # fn open(pool: r2d2::Pool<redis::Client>) -> distlock::Result<()> {
+    /// let client = ClientOptions::new().name("orders").open_pool(pool)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn open_pool<M>(self, pool: r2d2::Pool<M>) -> Result<LockClient>
     where
         M: r2d2::ManageConnection,

@@ -8,6 +8,12 @@ use crate::server::{Cause, Class, Failure};
 use crate::waiting::Refusal;
 
 /// A result whose error is an [`Error`], if no other is named.
+///
+/// ```no_run
+/// fn main() -> distlock::Result<()> {
+///     distlock::LockClient::open("redis://127.0.0.1/")?.ping()
+/// }
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call did not do what it was asked for.
@@ -16,6 +22,19 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// deployment; [`source`](StdError::source) has the cause, which the text never repeats and whose type
 /// is no promise. [`Debug`](fmt::Debug) reads like the text and the chain of causes, for
 /// `main() -> Result<()>`.
+///
+/// ```
+/// use distlock::{Error, ErrorKind};
+///
+/// /// What an HTTP service answers.
+/// fn status(e: &Error) -> u16 {
+///     match e.kind() {
+///         ErrorKind::Taken => 409,
+///         _ if e.is_transient() => 503,
+///         _ => 500,
+///     }
+/// }
+/// ```
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -24,13 +43,26 @@ struct Inner {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// What to do about an [`Error`].
+/// What to do about an [`Error`]. Each method's `# Errors` says which kinds it has.
+///
+/// ```no_run
+/// use distlock::{DistLock, ErrorKind};
+///
+/// fn lock(lock: &DistLock) -> distlock::Result<()> {
+///     match lock.lock() {
+///         Ok(guard) => guard.unlock(),
+///         Err(e) if e.kind() == ErrorKind::Interrupted => Ok(()), // asked to leave
+///         Err(e) => Err(e),
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// Somebody else has the lock: wait, or refuse.
     Taken,
-    /// The lock was lost: the section was not covered to its end. Look at what was done under it.
+    /// The lock was [lost](crate::guide::leases): the section was not covered to its end. Look at what was
+    /// done under it, or undo it.
     Lost,
     /// The wait was [interrupted](crate::Interrupt): leave.
     Interrupted,
@@ -65,7 +97,8 @@ impl Error {
         self.kind() == ErrorKind::Taken
     }
 
-    /// Could the same call succeed later, with nothing changed here?
+    /// Could the same call succeed later, with nothing changed here? `Unreachable`, `Exhausted` and
+    /// `Unavailable` could. (So could `Taken`, which has [a question of its own](Error::is_taken).)
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self.kind(), ErrorKind::Unreachable | ErrorKind::Exhausted | ErrorKind::Unavailable)
@@ -233,39 +266,6 @@ impl StdError for Error {
     }
 }
 
-/// Turns "taken" into `None`, for those who want the `Option`; the name that rusqlite and diesel use.
-pub trait OptionalExt<T> {
-    /// `Err` of kind [`Taken`](ErrorKind::Taken) becomes `Ok(None)`; other errors stay.
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # use distlock::{DistLock, LockClient, OptionalExt};
-    /// # fn main() -> distlock::Result<()> {
-    /// # let lock = DistLock::new(&LockClient::open("redis://127.0.0.1/")?, "orders:42");
-    /// if let Some(guard) = lock.try_lock_for(Duration::from_secs(2)).optional()? {
-    ///     // mine
-    ///     guard.unlock()?;
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Every error but `Taken`.
-    fn optional(self) -> Result<Option<T>>;
-}
-
-impl<T> OptionalExt<T> for Result<T> {
-    fn optional(self) -> Result<Option<T>> {
-        match self {
-            Ok(value) => Ok(Some(value)),
-            Err(e) if e.is_taken() => Ok(None),
-            Err(e) => Err(e),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -323,14 +323,5 @@ mod tests {
         for (class, transient) in table {
             assert_eq!(about.failed("acquire", Failure::new(class)).is_transient(), transient, "{class:?}");
         }
-    }
-
-    #[test]
-    fn optional_turns_taken_alone_into_none() {
-        let (key, client) = about();
-        let about = About { key: &key, client: &client };
-        assert!(matches!(Err::<(), _>(about.refused(Refusal::Taken)).optional(), Ok(None)));
-        assert!(matches!(Ok(7).optional(), Ok(Some(7))));
-        assert!(Err::<(), _>(about.refused(Refusal::Interrupted)).optional().is_err());
     }
 }

@@ -12,8 +12,8 @@ use crate::nodes::{Condition, Written};
 /// Writes to a resource only for the newest holder of a lock: a write with a lower
 /// [fence](crate::DistLockGuard::fence) than the highest that was seen is refused.
 ///
-/// A lease can be lost while its holder works, and then the holder is late: what it writes must not
-/// undo what its successor wrote. For data in the lock's own Redis
+/// [A lease can be lost](crate::guide::leases) while its holder works, and then the holder is late: what it
+/// writes must not undo what its successor wrote. For data in the lock's own Redis
 /// [`DistLockGuard::query`](crate::DistLockGuard::query) looks at the lock itself. A gate is for data in
 /// another Redis, which knows nothing of the lock: it keeps the highest fence beside the data, and looks
 /// at it and writes in one step.
@@ -48,17 +48,19 @@ pub struct FenceGate {
 }
 
 impl FenceGate {
-    /// A gate in the Redis of `client`, whose highest fence stands in `key`. No I/O.
+    /// Makes a gate in the Redis of `client`, whose highest fence stands in `key`. No I/O.
     pub fn new(client: &LockClient, key: impl AsRef<str>) -> FenceGate {
         FenceGate { client: client.clone(), key: key.as_ref().into() }
     }
 
     /// Runs commands if the gate has seen no higher fence, in one step, and has it refuse lower ones
-    /// from then on. Otherwise none is executed. The same fence passes again: a holder writes as often
-    /// as it likes.
+    /// from then on.
     ///
-    /// Answers, limits and blocking are those of [`DistLockGuard::query`](crate::DistLockGuard::query).
+    /// Otherwise none is executed. The same fence passes again: a holder writes as often as it likes.
     /// Without commands it only shows the fence to the gate.
+    ///
+    /// Answers and limits are those of [`DistLockGuard::query`](crate::DistLockGuard::query). Blocks for at
+    /// most one [`io_timeout`](crate::ClientOptions::io_timeout) of the gate's client.
     ///
     /// # Errors
     ///
@@ -67,6 +69,17 @@ impl FenceGate {
     /// [`WrongType`](crate::ErrorKind::WrongType): the key holds no fence. Other kinds as for
     /// [`DistLockGuard::query`](crate::DistLockGuard::query); a write whose outcome is unknown may be
     /// written again with the same fence.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use distlock::{DistLockGuard, FenceGate, redis};
+    /// # fn sell(gate: &FenceGate, guard: &DistLockGuard) -> distlock::Result<()> {
+    /// let (left,): (i64,) = gate.query(guard.fence(), redis::pipe().decr("stock", 1))?;
+    /// # let _ = left;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn query<T: FromRedisValue>(&self, fence: u64, commands: &Pipeline) -> Result<T> {
         self.write(fence, |connection| commands.query(connection))
     }
@@ -76,21 +89,47 @@ impl FenceGate {
     /// # Errors
     ///
     /// As [`query`](FenceGate::query).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use distlock::{DistLockGuard, ErrorKind, FenceGate, redis};
+    /// # fn pay(gate: &FenceGate, guard: &DistLockGuard) -> distlock::Result<()> {
+    /// match gate.exec(guard.fence(), redis::pipe().set("orders:42:state", "paid")) {
+    ///     Err(e) if e.kind() == ErrorKind::Lost => println!("another holder has written: {e}"),
+    ///     other => other?,
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn exec(&self, fence: u64, commands: &Pipeline) -> Result<()> {
         self.query(fence, commands)
     }
 
-    /// Runs a script if the gate has seen no higher fence; as [`query`](FenceGate::query) and
-    /// [`DistLockGuard::invoke`](crate::DistLockGuard::invoke).
+    /// Runs a script if the gate has seen no higher fence.
+    ///
+    /// As [`query`](FenceGate::query) and [`DistLockGuard::invoke`](crate::DistLockGuard::invoke).
     ///
     /// # Errors
     ///
     /// As [`query`](FenceGate::query).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use distlock::{DistLockGuard, FenceGate, redis::Script};
+    /// # fn raise(gate: &FenceGate, guard: &DistLockGuard) -> distlock::Result<()> {
+    /// let raise = Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])");
+    /// let total: i64 = gate.invoke(guard.fence(), raise.key("orders:42:total").arg(5))?;
+    /// # let _ = total;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn invoke<T: FromRedisValue>(&self, fence: u64, script: &ScriptInvocation<'_>) -> Result<T> {
         self.write(fence, |connection| script.invoke(connection))
     }
 
-    /// The key that holds the highest fence.
+    /// The key that holds the highest fence. Does not block.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key

@@ -1,22 +1,36 @@
 //! A `Mutex` that spans processes and machines, for threaded programs.
 //!
 //! [`lock`](DistLock::lock), [`try_lock`](DistLock::try_lock) and
-//! [`try_lock_for`](DistLock::try_lock_for) on Redis, released on drop. Synchronous and blocking, like
-//! [`std::sync::Mutex`]; there is no async runtime inside.
+//! [`try_lock_for`](DistLock::try_lock_for) on Redis or Valkey, released on drop. Synchronous and blocking,
+//! like [`std::sync::Mutex`]; there is no async runtime inside.
 //!
 //! ```no_run
 //! use distlock::{DistLock, LockClient};
 //!
-//! # fn write_order(fence: u64) {}
-//! # fn main() -> distlock::Result<()> {
-//! let client = LockClient::open("redis://127.0.0.1/")?; // once a process; no I/O
-//! let lock = DistLock::new(&client, "orders:42"); // like Mutex::new; no I/O
-//! let guard = lock.lock()?; // blocks
-//! write_order(guard.fence()); // a number that only grows: hand it to what you write to
-//! guard.unlock()?; // or drop it; an error means that the section was not covered
-//! # Ok(())
-//! # }
+//! fn write_order(fence: u64) { /* hand the fence to what you write to */ }
+//!
+//! fn main() -> distlock::Result<()> {
+//!     let client = LockClient::open("redis://127.0.0.1/")?; // once a process; no I/O
+//!     let lock = DistLock::new(&client, "orders:42"); // like Mutex::new; no I/O
+//!     let guard = lock.lock()?; // blocks
+//!     write_order(guard.fence()); // a number that only grows
+//!     guard.unlock()?; // or drop it; an error means that the section was not covered
+//!     Ok(())
+//! }
 //! ```
+//!
+//! # What it is not
+//!
+//! - **It guards no data.** `Mutex<Stock>` becomes a row in a database and a lock; the compiler does not
+//!   notice that one was forgotten.
+//! - **It is a lease, and [a lease can be lost](guide::leases)**, when Redis or the holder is away for too long.
+//!   Read that page before the first lock goes into production.
+//! - **It is not reentrant**: the same key twice in one thread waits for itself. **There is no poisoning**:
+//!   a panic releases.
+//! - **It is one Redis server's lock.** Sentinel, Cluster, and a majority of several servers are not built
+//!   yet. Waiters of other processes poll with backoff: there is no queue between processes yet.
+//! - **It is not always the better lock.** Where the data lives in one database, a row lock there is; where
+//!   all contenders run on one host, [`std::fs::File::lock`] is. [Choosing](guide::choosing) has a table.
 //!
 //! # The types
 //!
@@ -29,31 +43,47 @@
 //! - [`Interrupt`]: ends waits from another thread. [`Wait`] and [`Backoff`]: how they wait for other
 //!   processes.
 //!
-//! # A lease can be lost
+//! # The guide
 //!
-//! Redis keeps a lock for its ttl (30 s), and the guard renews it. If Redis cannot be reached for that
-//! long, or the process stands still for that long, or somebody deletes the key, or Redis loses its
-//! data, somebody else may get the lock while the first holder still works. No lock service can rule
-//! that out; what can be done about it is done:
+//! - [A lease can be lost](guide::leases): what is promised, and what you see of each fault.
+//! - [Moving from `Mutex`](guide::from_mutex): eleven things that people get wrong.
+//! - [Choosing](guide::choosing): which lock for which need; how to choose the options.
+//! - [Operating](guide::operating): what stands in Redis, rights, settings, sizes, log lines.
+//! - [Names](guide::names): what `std`, `parking_lot`, Java and Redisson call it.
 //!
-//! - The guard knows. [`is_valid`](DistLockGuard::is_valid) turns false when the lease ends by the local
-//!   clock, counted from before the request was sent, also when a renewal hangs and after the machine
-//!   was suspended. [`wait_lost_for`](DistLockGuard::wait_lost_for) wakes whoever cannot look, and
-//!   [`on_lost`](LockOptions::on_lost) calls back.
-//! - [`unlock`](DistLockGuard::unlock) is an error if the section was not covered to its end.
-//! - The [fence](DistLockGuard::fence) orders what the lease cannot: a resource that refuses numbers
-//!   lower than the highest it has seen is never written by a holder that came too late.
-//! - For data in Redis the write itself is guarded: [`query`](DistLockGuard::query) and
-//!   [`invoke`](DistLockGuard::invoke) run only while the lock is held, in one step; a [`FenceGate`] lets
-//!   only the newest holder write.
+//! # What it promises
 //!
-//! # What it is not
+//! 1. **Mutual exclusion** while every holder finishes inside its lease: two guards for one key are never
+//!    both [valid](DistLockGuard::is_valid). To you: a section whose `unlock()` is `Ok` was covered
+//!    by its lease from end to end. Where the lease was lost, the [fence](DistLockGuard::fence) orders what
+//!    was written.
+//! 2. **A guard exists only if the lock was acquired**, and it is valid from before the request was sent, less
+//!    1 % of the ttl and 2 ms for clocks. To you: a guard in hand means held; no answer that is late, lost or
+//!    another call's is taken for a lock.
+//! 3. **Release and renewal touch only one's own hold.** To you: a late `drop` deletes nothing of the next
+//!    holder's, and a lock that vanished is not brought back behind somebody's back.
+//! 4. **Every wait has a bound.** To you: [`try_lock_for(d)`](DistLock::try_lock_for) returns within `d` plus one
+//!    [`io_timeout`](ClientOptions::io_timeout) (1 s), and a drop within one, whatever Redis does. (With a
+//!    [pool of your own](LockClient::from_pool) the limits are its manager's.)
+//! 5. **A lost reply costs nothing lasting.** To you: after a network fault no lock stays taken by an
+//!    attempt whose caller was told that it failed.
+//! 6. **A lost lock is noticed** when its lease ends by the local clock at the latest, even while a renewal
+//!    hangs. To you: `is_valid()`, [`wait_lost_for`](DistLockGuard::wait_lost_for),
+//!    [`on_lost`](LockOptions::on_lost) and [`unlock`](DistLockGuard::unlock) tell.
+//! 7. **Fences only grow** for a key, also when Redis loses its data, unless its clock went back by more than
+//!    the time since the last one. To you: the resource's rule is one comparison.
+//! 8. **Waiting threads hold no connection**, and none is held while your code runs. To you: a small pool
+//!    serves many threads.
+//! 9. **Nothing is left behind**: no key without a ttl, no thread, on every way out. To you: nothing to
+//!    sweep. (Fences stay for 24 h; the key of a [`FenceGate`] is your own data and stays.)
+//! 10. **Constructing does no I/O.** To you: a program can start before Redis does;
+//!     [`ping`](LockClient::ping) asks now.
 //!
-//! It guards no data: `Mutex<Stock>` becomes a row in a database and a lock. There is no poisoning: a
-//! panic releases. The same key locked twice by one thread waits for itself. Where the data lives in
-//! one database, a row lock there is the better lock.
+//! Each is checked on real servers, with the faults that threaten it: [the table](guide::leases#what-you-see-of-each-fault).
 //!
 //! # Features
+//!
+//! None is on by default.
 //!
 //! - `tls-rustls`, `tls-native-tls`: TLS for `rediss://` addresses, passed through to the redis crate.
 //!   With rustls the application picks the crypto provider.
@@ -64,6 +94,7 @@
 //!
 //! Through the [`log`](https://docs.rs/log) crate. `warn`: a lock was lost, a release failed, Redis
 //! does not answer (once a wait). `debug`: locks acquired and released, with times. `trace`: attempts.
+//! [Operating](guide::operating#log-lines) has every line and what to do about it.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -74,9 +105,12 @@ mod error;
 mod fence;
 mod fence_gate;
 mod guarded;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 mod keeping;
 mod lock;
 mod nodes;
+mod optional;
 mod options;
 mod server;
 mod sync;
@@ -86,10 +120,11 @@ mod token;
 mod waiting;
 
 pub use client::{ClientOptions, LockClient};
-pub use error::{Error, ErrorKind, OptionalExt, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use fence_gate::FenceGate;
 pub use keeping::{Lost, LostReason, Renew};
 pub use lock::{DistLock, DistLockGuard, Holder};
+pub use optional::OptionalExt;
 pub use options::{LockOptions, Wait};
 pub use waiting::{Backoff, Interrupt};
 

@@ -1,7 +1,9 @@
 //! The lock and its guard: the public face of acquiring, keeping and releasing.
 
+mod giving;
 mod guard;
 mod guarded;
+mod operators;
 
 use std::{
     fmt,
@@ -17,10 +19,10 @@ use crate::clock::Moment;
 use crate::error::{About, Error, Result};
 use crate::nodes::Key;
 use crate::options::{Checked, LockOptions};
-use crate::token;
 use crate::waiting::{Asker, Gate, Left, LocalKey, Refusal, Won};
 
 pub use guard::DistLockGuard;
+pub use operators::Holder;
 
 /// A mutex for one key, across the threads, processes and machines that share a Redis deployment.
 ///
@@ -28,11 +30,13 @@ pub use guard::DistLockGuard;
 /// and is cheap enough to do for each request. Locks with the same key on the same deployment exclude
 /// each other, whichever client, process or machine they are made in.
 ///
-/// A lock is a lease: Redis keeps it for a [ttl](LockOptions::ttl), and it is renewed while the guard
-/// lives. **A lease can be lost**: when Redis cannot be reached for that long, when the process is
-/// stopped for that long, when somebody deletes the key. Then [`is_valid`](DistLockGuard::is_valid) is
-/// false, [`unlock`](DistLockGuard::unlock) says `Lost`, and the [fence](DistLockGuard::fence) lets the
-/// resource refuse what comes late.
+/// A lock is a lease: Redis keeps it for a [ttl](LockOptions::ttl) (30 s), and it is renewed while the
+/// guard lives. **[A lease can be lost](crate::guide::leases)**: when Redis cannot be reached for that long,
+/// when the process is stopped for that long, when somebody deletes the key. Then
+/// [`is_valid`](DistLockGuard::is_valid) is false, [`unlock`](DistLockGuard::unlock) says `Lost`, and the
+/// [fence](DistLockGuard::fence) lets the resource refuse what comes late.
+///
+/// Cloning one is cheap; clones are the same lock.
 ///
 /// ```no_run
 /// use distlock::{DistLock, LockClient};
@@ -57,24 +61,23 @@ struct Inner {
     options: Checked,
 }
 
-/// Who holds a lock, as Redis has it.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Holder {
-    /// The value of the key. Whoever knows it can end or take over the hold.
-    pub token: String,
-    /// The [label](LockOptions::label), if the holder is one of this crate's and has one.
-    pub label: Option<String>,
-    /// How long the key lasts if it is not renewed; `None`: for ever, which no lock of this crate does.
-    pub remaining: Option<Duration>,
-}
-
 impl DistLock {
     /// A lock for `key` with the default [options](LockOptions). No I/O.
     ///
     /// Any text is a key and stands in Redis as it is. Keys that begin with `distlock:fence`,
     /// `distlock:queue` or `distlock:waiters` are the crate's own bookkeeping: locking one is refused
     /// with [`InvalidOption`](crate::ErrorKind::InvalidOption).
+    ///
+    /// ```no_run
+    /// # use distlock::{DistLock, LockClient};
+    /// # fn main() -> distlock::Result<()> {
+    /// # let client = LockClient::open("redis://127.0.0.1/")?;
+    /// let id = 42;
+    /// let lock = DistLock::new(&client, format!("shop:orders:{id}"));
+    /// # let _ = lock;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(client: &LockClient, key: impl AsRef<str>) -> DistLock {
         DistLock::make(client, key.as_ref(), Checked::default())
     }
@@ -85,6 +88,22 @@ impl DistLock {
     ///
     /// [`InvalidOption`](crate::ErrorKind::InvalidOption) if an option is out of its limits, or the key
     /// is the crate's own bookkeeping.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use distlock::{DistLock, LockClient};
+    /// # fn main() -> distlock::Result<()> {
+    /// # let client = LockClient::open("redis://127.0.0.1/")?;
+    /// use std::time::Duration;
+    /// use distlock::LockOptions;
+    ///
+    /// const REPORT: LockOptions = LockOptions::new().ttl(Duration::from_secs(60));
+    /// let lock = DistLock::with_options(&client, "report", &REPORT)?;
+    /// # let _ = lock;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn with_options(client: &LockClient, key: impl AsRef<str>, options: &LockOptions) -> Result<DistLock> {
         let options = options.check()?;
         check_key(key.as_ref())?;
@@ -97,15 +116,17 @@ impl DistLock {
         DistLock(Arc::new(Inner { client: client.clone(), local, gate, options }))
     }
 
-    /// Acquires the lock, blocking while somebody else holds it: for ever, like a `Mutex`. It fails
-    /// when Redis has given no useful answer for
-    /// [`unreachable_after`](LockOptions::unreachable_after) (30 s), counted from the later of the
-    /// call's start and the last useful answer for this key that any thread of this client got.
+    /// Acquires the lock, blocking until it is free.
+    ///
+    /// While somebody else holds it this blocks for ever, like a `Mutex`. It fails when Redis has given no
+    /// useful answer for [`unreachable_after`](LockOptions::unreachable_after) (30 s), counted from the
+    /// later of the call's start and the last useful answer for this key that any thread of this client
+    /// got. The first failure of a wait is logged.
     ///
     /// Threads of one client get the lock in the order in which they asked, and so do processes that
     /// [wait in turn](crate::Wait::InTurn); a process may pass it among its threads for
-    /// [a moment](LockOptions::local_passes) first. Nobody holds a pooled connection while waiting. The
-    /// first failure of a wait is logged. Locking a key that the same thread holds waits for ever.
+    /// [a moment](LockOptions::local_passes) first. Nobody holds a pooled connection while waiting. Locking a key that the same
+    /// thread holds waits for ever. In a request handler use [`try_lock_for`](DistLock::try_lock_for).
     ///
     /// # Errors
     ///
@@ -114,104 +135,111 @@ impl DistLock {
     /// [`Denied`](crate::ErrorKind::Denied), [`WrongType`](crate::ErrorKind::WrongType),
     /// [`InvalidOption`](crate::ErrorKind::InvalidOption), [`Protocol`](crate::ErrorKind::Protocol) at
     /// once; [`Interrupted`](crate::ErrorKind::Interrupted).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use distlock::{DistLock, LockClient};
+    /// # fn main() -> distlock::Result<()> {
+    /// # let client = LockClient::open("redis://127.0.0.1/")?;
+    /// let guard = DistLock::new(&client, "orders:42").lock()?;
+    /// // … the work …
+    /// guard.unlock()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn lock(&self) -> Result<DistLockGuard> {
         self.guard(|asker| asker.wait(None))
     }
 
-    /// Acquires the lock if it is free now. One attempt (one more where a pooled connection turns out
-    /// to be closed); none while this client holds the key. Blocks for at most one
-    /// [`io_timeout`](crate::ClientOptions::io_timeout); a refused port takes milliseconds.
+    /// Acquires the lock if it is free now.
+    ///
+    /// One attempt (one more where a pooled connection turns out to be closed); none while this client
+    /// holds the key. Blocks for at most one [`io_timeout`](crate::ClientOptions::io_timeout); a refused
+    /// port takes milliseconds.
     ///
     /// # Errors
     ///
     /// [`Taken`](crate::ErrorKind::Taken); every other kind but `Interrupted` and `Lost`, at once.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use distlock::{DistLock, LockClient};
+    /// # fn main() -> distlock::Result<()> {
+    /// # let client = LockClient::open("redis://127.0.0.1/")?;
+    /// match DistLock::new(&client, "report").try_lock() {
+    ///     Ok(guard) => guard.unlock()?, // after sending it
+    ///     Err(e) if e.is_taken() => println!("another instance sends it"),
+    ///     Err(e) => return Err(e),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn try_lock(&self) -> Result<DistLockGuard> {
         self.guard(|asker| asker.once())
     }
 
-    /// Acquires the lock, blocking for at most `timeout`, and one
-    /// [`io_timeout`](crate::ClientOptions::io_timeout) where a call is under way at its end.
+    /// Acquires the lock, blocking for at most `timeout`.
+    ///
+    /// One [`io_timeout`](crate::ClientOptions::io_timeout) longer where a call is under way at its end.
     /// `Duration::ZERO` is one attempt. Transient errors are ridden out until then.
     ///
     /// # Errors
     ///
     /// At the deadline what the last attempt for the key said: [`Taken`](crate::ErrorKind::Taken), or
     /// its transient error; other kinds as for [`lock`](DistLock::lock), at once.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use distlock::{DistLock, LockClient};
+    /// # fn main() -> distlock::Result<()> {
+    /// # let client = LockClient::open("redis://127.0.0.1/")?;
+    /// use std::time::Duration;
+    ///
+    /// match DistLock::new(&client, "orders:42").try_lock_for(Duration::from_secs(2)) {
+    ///     Ok(guard) => guard.unlock()?,
+    ///     Err(e) if e.is_taken() => println!("409: somebody else has it"),
+    ///     Err(e) if e.is_transient() => println!("503: Redis cannot be asked now"),
+    ///     Err(e) => return Err(e),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn try_lock_for(&self, timeout: Duration) -> Result<DistLockGuard> {
         let deadline = Moment::now().after(timeout);
         self.guard(|asker| asker.wait(Some(deadline)))
     }
 
-    /// As [`try_lock_for`](DistLock::try_lock_for), until a point in time: for one deadline over
-    /// several locks.
+    /// Acquires the lock, blocking until `deadline` at most.
+    ///
+    /// As [`try_lock_for`](DistLock::try_lock_for), for one deadline over several locks.
     ///
     /// # Errors
     ///
     /// As [`try_lock_for`](DistLock::try_lock_for).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use distlock::{DistLock, LockClient};
+    /// # fn main() -> distlock::Result<()> {
+    /// # let client = LockClient::open("redis://127.0.0.1/")?;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let deadline = Instant::now() + Duration::from_secs(2);
+    /// let from = DistLock::new(&client, "accounts:1").try_lock_until(deadline)?;
+    /// let to = DistLock::new(&client, "accounts:2").try_lock_until(deadline)?;
+    /// # drop((from, to));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn try_lock_until(&self, deadline: Instant) -> Result<DistLockGuard> {
         self.try_lock_for(deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Is it held, by whomever? The answer may be old when it arrives: for observers, not for decisions.
-    /// Blocks for at most one [`io_timeout`](crate::ClientOptions::io_timeout).
-    ///
-    /// # Errors
-    ///
-    /// Every kind but `Taken`, `Lost` and `Interrupted`.
-    pub fn is_locked(&self) -> Result<bool> {
-        Ok(self.holder()?.is_some())
-    }
-
-    /// Who holds it, whoever that is. The answer may be old when it arrives. Blocks for at most one
-    /// [`io_timeout`](crate::ClientOptions::io_timeout).
-    ///
-    /// # Errors
-    ///
-    /// Every kind but `Taken`, `Lost` and `Interrupted`.
-    pub fn holder(&self) -> Result<Option<Holder>> {
-        self.check()?;
-        let owner = self.keeper().nodes.owner(&self.0.local.key, self.io());
-        let owner = owner.map_err(|failure| self.about().failed("look at", failure))?;
-        Ok(owner.map(|owner| Holder {
-            label: token::label_of(&owner.token).map(str::to_owned),
-            remaining: owner.remaining,
-            token: owner.token,
-        }))
-    }
-
-    /// Frees the lock, whoever holds it; was it held? For operators: the holder finds out as
-    /// [lost](crate::ErrorKind::Lost), and its work goes on until it looks. Blocks for at most one
-    /// [`io_timeout`](crate::ClientOptions::io_timeout).
-    ///
-    /// # Errors
-    ///
-    /// Every kind but `Taken`, `Lost` and `Interrupted`.
-    pub fn force_unlock(&self) -> Result<bool> {
-        self.check()?;
-        let freed = self.keeper().nodes.force(&self.0.local.key, self.io());
-        freed.map_err(|failure| self.about().failed("free", failure))
-    }
-
-    /// Takes over the hold that `token` proves, also another process's or client's, with a new
-    /// [fence](DistLockGuard::fence) and this lock's options; the counterpart of
-    /// [`into_token`](DistLockGuard::into_token). Blocks for at most one
-    /// [`io_timeout`](crate::ClientOptions::io_timeout), and a few more where a call had no answer and
-    /// must not be executed later.
-    ///
-    /// # Errors
-    ///
-    /// [`Lost`](crate::ErrorKind::Lost) if the hold is gone; every other kind but `Taken` and
-    /// `Interrupted`.
-    pub fn resume(&self, token: &str) -> Result<DistLockGuard> {
-        self.check()?;
-        match self.asker().resume(token) {
-            Ok(Some(won)) => Ok(self.guarding(won)),
-            Ok(None) => Err(self.about().gone()),
-            Err(failure) => Err(self.about().failed("resume", failure)),
-        }
-    }
-
-    /// The key, as it was given.
+    /// The key, as it was given. Does not block.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.0.local.key.text

@@ -10,6 +10,7 @@ use crate::waiting::{Backoff, Interrupt, Manner, Shape};
 ///
 /// Every option has a default; [`DistLock::new`](crate::DistLock::new) uses them all.
 /// They are checked by [`DistLock::with_options`](crate::DistLock::with_options).
+/// [Choosing](crate::guide::choosing) says which to change, and when.
 ///
 /// ```
 /// use std::time::Duration;
@@ -85,8 +86,17 @@ impl LockOptions {
         }
     }
 
-    /// How long a crashed holder blocks others; renewal makes it independent of how long the work
-    /// takes. Defaults to 30 s; from 10 ms to a year.
+    /// How long a crashed holder blocks others. Defaults to 30 s; from 10 ms to a year.
+    ///
+    /// Renewal makes it independent of how long the work takes. It is also how long Redis, or the process,
+    /// may be away before [the lease is lost](crate::guide::leases): nearly two thirds of it at the least.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use distlock::LockOptions;
+    /// let options = LockOptions::new().ttl(Duration::from_secs(60));
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub const fn ttl(mut self, d: Duration) -> LockOptions {
         self.ttl = d;
@@ -94,22 +104,49 @@ impl LockOptions {
     }
 
     /// Whether a held lock is renewed. Defaults to [`Renew::WhileHeld`], every third of the ttl.
+    ///
+    /// What is not renewed ends, and is then [lost](crate::guide::leases).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use distlock::{LockOptions, Renew};
+    /// let options = LockOptions::new().renew(Renew::AtMost(Duration::from_secs(600)));
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub const fn renew(mut self, r: Renew) -> LockOptions {
         self.renew = r;
         self
     }
 
-    /// How long [`lock`](crate::DistLock::lock) goes on while Redis gives no useful answer: "granted"
-    /// and "taken" are useful, an error answer is not. `Duration::ZERO` fails at the first error,
-    /// `Duration::MAX` never gives up. Defaults to 30 s, so that a restart or a failover is ridden out.
+    /// How long [`lock`](crate::DistLock::lock) goes on while Redis gives no useful answer. Defaults to
+    /// 30 s, so that a restart is ridden out.
+    ///
+    /// "Granted" and "taken" are useful, an error answer is not. `Duration::ZERO` fails at the first error,
+    /// `Duration::MAX` never gives up. [`try_lock_for`](crate::DistLock::try_lock_for) has its own deadline
+    /// and does not look at this.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use distlock::LockOptions;
+    /// let options = LockOptions::new().unreachable_after(Duration::from_secs(5));
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub const fn unreachable_after(mut self, d: Duration) -> LockOptions {
         self.unreachable_after = d;
         self
     }
 
-    /// How attempts are paced. Defaults to [`Backoff::new`].
+    /// How attempts are paced while somebody else holds. Defaults to [`Backoff::new`]: 3 at once, then
+    /// pauses of 2 to 50 ms.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use distlock::{Backoff, LockOptions};
+    /// let options = LockOptions::new().backoff(Backoff::new().cap(Duration::from_millis(200)));
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub const fn backoff(mut self, b: Backoff) -> LockOptions {
         self.backoff = b;
@@ -135,6 +172,14 @@ impl LockOptions {
     }
 
     /// Who I am, readable in the value of the key: 1 to 64 visible ASCII characters. Defaults to none.
+    ///
+    /// [`Holder::label`](crate::Holder) shows it, and so does `redis-cli GET`.
+    ///
+    /// ```
+    /// # use distlock::LockOptions;
+    /// let options = LockOptions::new().label("web-1");
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub fn label(mut self, s: impl AsRef<str>) -> LockOptions {
         self.label = Some(s.as_ref().into());
@@ -142,14 +187,22 @@ impl LockOptions {
     }
 
     /// What ends waits from another thread. Defaults to nothing.
+    ///
+    /// ```
+    /// # use distlock::{Interrupt, LockOptions};
+    /// let shutdown = Interrupt::new();
+    /// let options = LockOptions::new().interrupt(&shutdown);
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub fn interrupt(mut self, i: &Interrupt) -> LockOptions {
         self.interrupt = Some(i.clone());
         self
     }
 
-    /// Called when a guard of this lock is lost, once a guard, at the latest when its lease ends by the
-    /// local clock, also while a renewal hangs. Defaults to nothing.
+    /// Called when a guard of this lock is [lost](crate::guide::leases), once a guard. Defaults to nothing.
+    ///
+    /// At the latest when the lease ends by the local clock, also while a renewal hangs.
     ///
     /// Callbacks of one client run one after another on a thread of their own, which does nothing else:
     /// a slow one delays other callbacks, one that panics is contained and logged. What `unlock` or

@@ -4,10 +4,18 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 
-/// How long a held lock is kept.
+/// How long a held lock is kept. For [`LockOptions::renew`](crate::LockOptions::renew).
 ///
 /// The key in Redis always has a ttl, so that a crashed holder blocks others for no longer than that.
-/// Renewal is what makes the ttl independent of how long the work takes.
+/// Renewal is what makes the ttl independent of how long the work takes. What is not renewed in time is
+/// [lost](crate::guide::leases).
+///
+/// ```
+/// use std::time::Duration;
+/// use distlock::{LockOptions, Renew};
+///
+/// const BATCH: LockOptions = LockOptions::new().renew(Renew::AtMost(Duration::from_secs(600)));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Renew {

@@ -2,7 +2,17 @@
 
 use std::{fmt, sync::Arc};
 
-/// A lock that was lost, for [`LockOptions::on_lost`](crate::LockOptions::on_lost).
+/// A lock that was [lost](crate::guide::leases), for [`LockOptions::on_lost`](crate::LockOptions::on_lost).
+///
+/// ```
+/// use distlock::{LockOptions, LostReason};
+///
+/// let options = LockOptions::new().on_lost(|lost| match lost.reason {
+///     LostReason::HeldTooLong => eprintln!("{} took longer than it may", lost.key),
+///     _ => eprintln!("{} was lost, its fence was {}", lost.key, lost.fence),
+/// });
+/// # let _ = options;
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Lost {
@@ -14,7 +24,7 @@ pub struct Lost {
     pub reason: LostReason,
 }
 
-/// How a lock was lost.
+/// How a lock was lost; [why locks are](crate::guide::leases#why). [`Lost`] has an example.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum LostReason {

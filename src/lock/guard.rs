@@ -11,7 +11,7 @@ use log::{debug, warn};
 
 use crate::clock::Moment;
 use crate::error::{About, Error, Result};
-use crate::keeping::{Ended, Held, Keeper, LostReason, lease, longest_ghost};
+use crate::keeping::{Ended, Held, Keeper, LostReason, lease};
 use crate::nodes::{Performed, Verdict};
 use crate::options::LONGEST_TTL;
 use crate::token;
@@ -20,68 +20,142 @@ use crate::waiting::{Left, LocalKey, Turn, Won};
 /// A held lock. Dropping it releases; [`unlock`](DistLockGuard::unlock) releases and says whether the
 /// section was covered.
 ///
+/// **[A lease can be lost](crate::guide::leases)** while its guard lives:
+/// [`is_valid`](DistLockGuard::is_valid) and [`wait_lost_for`](DistLockGuard::wait_lost_for) tell during the
+/// work, `unlock` at its end, and the [`fence`](DistLockGuard::fence) lets the resource refuse what comes too
+/// late.
+///
 /// It is owned, not borrowed from the lock, and may be moved to another thread, kept in a struct, and
 /// dropped anywhere, also while unwinding: a panic releases the lock, there is no poisoning.
 ///
 /// **Drop** releases like `unlock`, for at most one [`io_timeout`](crate::ClientOptions::io_timeout).
 /// What could not be released by then is released in the background until its lease is over. That the
-/// lock was lost, Drop can only log.
+/// lock was lost, Drop can only log. When the client knows already that Redis is down, Drop does not
+/// wait for it.
+///
+/// ```no_run
+/// use distlock::{DistLock, LockClient};
+///
+/// # fn main() -> distlock::Result<()> {
+/// let client = LockClient::open("redis://127.0.0.1/")?;
+/// let guard = DistLock::new(&client, "orders:42").lock()?;
+/// // … the work …
+/// guard.unlock()?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "if it is not bound to a name, the lock is released at once"]
 pub struct DistLockGuard {
     pub(super) keeper: Arc<Keeper>,
-    local: Arc<LocalKey>,
+    pub(super) local: Arc<LocalKey>,
     pub(super) held: Arc<Held>,
     turn: Option<Turn<Left>>,
     /// Released, or given away: Drop has nothing to do.
-    ended: bool,
+    pub(super) ended: bool,
 }
-
-/// For the server's clock, which is estimated.
-const CLOCK_SLACK: Duration = Duration::from_millis(50);
 
 impl DistLockGuard {
     pub(super) fn new(keeper: Arc<Keeper>, local: Arc<LocalKey>, won: Won) -> DistLockGuard {
         DistLockGuard { keeper, local, held: won.held, turn: won.turn, ended: false }
     }
 
-    /// A number that only grows for this key, and that no other guard has: hand it to what you write
-    /// to, and let that refuse a lower number than the highest it has seen. It is below 2^53.
+    /// Returns a number that only grows for this key, and that no other guard has.
+    ///
+    /// Hand it to what you write to, and let that refuse a number lower than the highest it has seen:
+    /// [why](crate::guide::leases#what-a-look-cannot-do). It is below 2^53. No I/O, does not block.
     ///
     /// In SQL: `UPDATE … SET v = $1, fence = $2 WHERE id = $3 AND fence <= $2`; no row changed means
-    /// refused.
+    /// refused. Drivers that want a signed column:
+    ///
+    /// ```no_run
+    /// # use distlock::{DistLock, LockClient};
+    /// # fn main() -> distlock::Result<()> {
+    /// # let client = LockClient::open("redis://127.0.0.1/")?;
+    /// let guard = DistLock::new(&client, "orders:42").lock()?;
+    /// let fence = i64::try_from(guard.fence()).expect("it is below 2^53");
+    /// # let _ = fence;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn fence(&self) -> u64 {
         self.held.fence
     }
 
-    /// The key, as it was given.
+    /// The key, as it was given. Does not block.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.held.key.text
     }
 
-    /// Is the lock held still, as far as this process can know? By the local clock and by what renewals
-    /// were told; no I/O, does not block. Once false it stays false.
+    /// Is the lock held still, as far as this process can know?
+    ///
+    /// By the local clock and by what renewals were told; no I/O, does not block. Once false it stays false.
+    /// A `true` is no promise for what comes after it: [a lease can be lost](crate::guide::leases).
+    ///
+    /// ```no_run
+    /// # use distlock::{DistLock, LockClient};
+    /// # fn main() -> distlock::Result<()> {
+    /// # let client = LockClient::open("redis://127.0.0.1/")?;
+    /// let guard = DistLock::new(&client, "import").lock()?;
+    /// for line in 0..1_000_000 {
+    ///     if !guard.is_valid() {
+    ///         break;
+    ///     }
+    ///     println!("{line}"); // one step of the work
+    /// }
+    /// guard.unlock()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.held.is_valid() && !self.keeper.is_inherited()
     }
 
-    /// How long the lease is good if it is not renewed again; zero when it is lost. No I/O.
+    /// How long the lease is good if it is not renewed again; zero when it is lost. No I/O, does not block.
+    ///
+    /// ```no_run
+    /// # fn step(guard: &distlock::DistLockGuard) {
+    /// println!("{} is good for {:?} more", guard.key(), guard.remaining());
+    /// # }
+    /// ```
     #[must_use]
     pub fn remaining(&self) -> Duration {
         if self.keeper.is_inherited() { Duration::ZERO } else { Moment::now().until(self.held.valid()) }
     }
 
-    /// Blocks until the lock is lost, or for `timeout`; `true` means lost. For work that cannot look at
-    /// [`is_valid`](DistLockGuard::is_valid) by itself: a child process, a long statement. No I/O.
+    /// Blocks until the lock is lost, or for `timeout`; `true` means lost.
+    ///
+    /// For work that cannot look at [`is_valid`](DistLockGuard::is_valid) by itself: a child process, a
+    /// long statement. No I/O.
+    ///
+    /// ```no_run
+    /// # use distlock::{DistLock, LockClient};
+    /// # fn main() -> distlock::Result<()> {
+    /// # let client = LockClient::open("redis://127.0.0.1/")?;
+    /// use std::time::Duration;
+    ///
+    /// let guard = DistLock::new(&client, "leader").lock()?;
+    /// let mut job = std::process::Command::new("job").spawn().expect("a job");
+    /// while job.try_wait().expect("a child").is_none() {
+    ///     if guard.wait_lost_for(Duration::from_millis(100)) {
+    ///         job.kill().expect("it can be killed");
+    ///     }
+    /// }
+    /// guard.unlock()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn wait_lost_for(&self, timeout: Duration) -> bool {
         self.keeper.is_inherited() || self.held.wait_lost(Moment::now().after(timeout))
     }
 
-    /// Prolongs the lease so that it is good for at least `at_least` from now; never shortens it. With
-    /// `Duration::ZERO` it only asks whether the lock is held still. Blocks for at most one
+    /// Prolongs the lease so that it is good for at least `at_least` from now; never shortens it.
+    ///
+    /// For [`Renew::Never`](crate::Renew::Never), or before a pause. With `Duration::ZERO` it only asks
+    /// whether the lock is held still. Blocks for at most one
     /// [`io_timeout`](crate::ClientOptions::io_timeout).
     ///
     /// # Errors
@@ -90,6 +164,21 @@ impl DistLockGuard {
     /// [`InvalidOption`](crate::ErrorKind::InvalidOption): longer than a year, or than
     /// [`Renew::AtMost`](crate::Renew::AtMost) allows. Transient kinds: the lease is what it was, and
     /// renewal goes on.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use distlock::{DistLock, LockClient};
+    /// # fn main() -> distlock::Result<()> {
+    /// # let client = LockClient::open("redis://127.0.0.1/")?;
+    /// use std::time::Duration;
+    ///
+    /// let guard = DistLock::new(&client, "import").lock()?;
+    /// guard.extend(Duration::from_secs(120))?; // before a step in which this process stands still
+    /// # drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn extend(&self, at_least: Duration) -> Result<()> {
         self.check()?;
         let asked = lease::ttl_for(at_least);
@@ -97,16 +186,35 @@ impl DistLockGuard {
         self.renew(asked, "extend")
     }
 
-    /// Releases the lock and says whether the section was covered: `Ok` means that the lock was held up
-    /// to here. That is also so when Redis could not be reached and the lease was good when this was
-    /// called: the release then goes on in the background. Blocks for at most one
-    /// [`io_timeout`](crate::ClientOptions::io_timeout).
+    /// Releases the lock and says whether the section was covered.
+    ///
+    /// `Ok` means that the lock was held up to here. That is also so when Redis could not be reached and
+    /// the lease was good when this was called: the release then goes on in the background. Blocks for at
+    /// most one [`io_timeout`](crate::ClientOptions::io_timeout).
     ///
     /// # Errors
     ///
     /// [`Lost`](crate::ErrorKind::Lost): the section was not covered to its end; what was done in it
     /// must be looked at or undone. No other kind, but for a guard that a forked child inherited
     /// ([`InvalidOption`](crate::ErrorKind::InvalidOption)).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use distlock::{DistLock, LockClient};
+    /// # fn main() -> distlock::Result<()> {
+    /// # let client = LockClient::open("redis://127.0.0.1/")?;
+    /// use distlock::ErrorKind;
+    ///
+    /// let guard = DistLock::new(&client, "orders:42").lock()?;
+    /// // … the work …
+    /// if let Err(e) = guard.unlock() {
+    ///     assert_eq!(e.kind(), ErrorKind::Lost);
+    ///     println!("not covered to its end, look at what was done: {e}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn unlock(mut self) -> Result<()> {
         if self.keeper.is_inherited() {
             return Err(self.about().inherited());
@@ -121,45 +229,7 @@ impl DistLockGuard {
         }
     }
 
-    /// The secret that proves the hold, and the value of the key in Redis: for logs and observers.
-    /// Giving a hold away is [`into_token`](DistLockGuard::into_token); resuming one whose guard still
-    /// lives loses that guard at its next renewal.
-    #[must_use]
-    pub fn token(&self) -> &str {
-        &self.held.token
-    }
-
-    /// Gives the hold away: the lease gets the full ttl once more, and then is neither renewed nor
-    /// released here. Whoever has the token calls [`resume`](crate::DistLock::resume) within that ttl.
-    ///
-    /// Blocks for at most one [`io_timeout`](crate::ClientOptions::io_timeout), and once more where an
-    /// attempt of the acquisition had no answer and must not be executed later.
-    ///
-    /// # Errors
-    ///
-    /// [`Lost`](crate::ErrorKind::Lost): there is nothing to give away. Transient kinds: Redis could
-    /// not be asked; the lock is released.
-    pub fn into_token(mut self) -> Result<String> {
-        self.check()?;
-        // An attempt that is executed after this would meet a hold that is not ours to repair.
-        if let Some(not_after) = self.held.ghost {
-            let last = self.held.start().after(longest_ghost(self.held.io));
-            let passed = self.keeper.nodes.until(not_after) + CLOCK_SLACK;
-            std::thread::sleep(passed.min(Moment::now().until(last)));
-        }
-        let ttl = self.held.terms.ttl.min(self.held.longest(Moment::now()));
-        self.renew(ttl, "give away")?;
-        self.held.close();
-        self.keeper.watchdog.forget(&self.held);
-        self.keeper.notifier.forget(&self.held);
-        if let Some(enrolled) = &self.held.enrolled {
-            self.local.listener.give_away(Arc::clone(enrolled), self.held.valid());
-        }
-        self.ended = true;
-        Ok(self.held.token.clone())
-    }
-
-    fn renew(&self, ttl: Duration, doing: &str) -> Result<()> {
+    pub(super) fn renew(&self, ttl: Duration, doing: &str) -> Result<()> {
         let sent = Moment::now();
         let Performed { verdict, .. } = self.keeper.nodes.perform(&self.held.renewal(ttl), self.held.io);
         let loss = match verdict {

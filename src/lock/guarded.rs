@@ -8,14 +8,16 @@ use crate::keeping::LostReason;
 use crate::nodes::Written;
 
 impl DistLockGuard {
-    /// Runs commands in the lock's Redis if the lock is still mine, in one step: nobody gets in between
-    /// the look and the commands, nor between the commands. Otherwise none is executed.
+    /// Runs commands in the lock's Redis if the lock is still mine, in one step.
+    ///
+    /// Nobody gets in between the look and the commands, nor between the commands. If the lock is
+    /// [lost](crate::guide::leases) none is executed.
     ///
     /// This is what [`is_valid`](DistLockGuard::is_valid) cannot do: a lease can end between a look and
     /// a write. It works for data in the same Redis (and, in a cluster, in the lock's slot); for data
     /// elsewhere there are [`fence`](DistLockGuard::fence) and [`FenceGate`](crate::FenceGate).
     ///
-    /// Answers are typed as [`Pipeline::query`] does it, `ignore` included; `atomic` changes nothing. As
+    /// Answers are typed as [`Pipeline::query`](https://docs.rs/redis/latest/redis/struct.Pipeline.html#method.query) does it, `ignore` included; `atomic` changes nothing. As
     /// in a pipeline, a command that fails does not stop the others, and its error is returned. Blocks
     /// for at most one [`io_timeout`](crate::ClientOptions::io_timeout).
     ///
@@ -52,13 +54,24 @@ impl DistLockGuard {
     /// # Errors
     ///
     /// As [`query`](DistLockGuard::query).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use distlock::{DistLockGuard, redis};
+    /// # fn pay(guard: &DistLockGuard) -> distlock::Result<()> {
+    /// guard.exec(redis::pipe().set("orders:42:state", "paid"))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn exec(&self, commands: &Pipeline) -> Result<()> {
         self.query(commands)
     }
 
-    /// Runs a script in the lock's Redis if the lock is still mine, in one step. Otherwise it is not
-    /// executed. Its keys and arguments are its own; a `#!` line cannot be had. Otherwise as
-    /// [`query`](DistLockGuard::query).
+    /// Runs a script in the lock's Redis if the lock is still mine, in one step.
+    ///
+    /// If the lock is lost it is not executed. Its keys and arguments are its own; a `#!` line cannot be
+    /// had. Otherwise as [`query`](DistLockGuard::query).
     ///
     /// ```no_run
     /// use distlock::{DistLock, LockClient, redis::Script};

@@ -162,8 +162,7 @@ impl<'a> Asker<'a> {
             if long && !said.replace(true) {
                 let key = &self.local.key.text;
                 warn!(
-                    "lock {key:?} is waited for since {LONG_WAIT:?} behind a guard of this very process: does this \
-                     thread hold it itself, or was a guard leaked or kept?"
+                    "lock {key:?} is waited for since {LONG_WAIT:?} behind this very process: locked twice, or a guard leaked?"
                 );
             }
         };

@@ -31,6 +31,11 @@ impl Backoff {
 
     /// How many attempts follow the first one without a pause, the thread only yielding its processor.
     /// Defaults to 3; at most 1000.
+    ///
+    /// ```
+    /// # use distlock::Backoff;
+    /// const PATIENT: Backoff = Backoff::new().spins(0);
+    /// ```
     #[must_use]
     pub const fn spins(mut self, n: u32) -> Backoff {
         self.spins = n;
@@ -38,6 +43,12 @@ impl Backoff {
     }
 
     /// The shortest pause after the spins. Defaults to 2 ms; from 100 µs to the cap.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use distlock::Backoff;
+    /// const PATIENT: Backoff = Backoff::new().first_pause(Duration::from_millis(10));
+    /// ```
     #[must_use]
     pub const fn first_pause(mut self, d: Duration) -> Backoff {
         self.first_pause = d;
@@ -45,6 +56,12 @@ impl Backoff {
     }
 
     /// The longest pause, and so how late a release can be noticed. Defaults to 50 ms; at most 1 minute.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use distlock::Backoff;
+    /// const PATIENT: Backoff = Backoff::new().cap(Duration::from_millis(200));
+    /// ```
     #[must_use]
     pub const fn cap(mut self, d: Duration) -> Backoff {
         self.cap = d;

@@ -48,13 +48,23 @@ struct Shared {
 }
 
 impl Interrupt {
-    /// Not interrupted yet.
+    /// Makes one that is not interrupted yet.
     #[must_use]
     pub fn new() -> Interrupt {
         Interrupt::default()
     }
 
     /// Ends all waits, now and from now on. Does not block; calling it again changes nothing.
+    ///
+    /// ```
+    /// use std::thread;
+    /// use distlock::Interrupt;
+    ///
+    /// let shutdown = Interrupt::new();
+    /// let for_the_thread = shutdown.clone();
+    /// thread::spawn(move || for_the_thread.interrupt()).join().unwrap();
+    /// assert!(shutdown.is_interrupted());
+    /// ```
     pub fn interrupt(&self) {
         self.shared.interrupted.store(true, Release);
         // A sleeper enters its name and then looks at the flag (`Sleeper::new`, then the wait loop):
@@ -64,7 +74,7 @@ impl Interrupt {
         }
     }
 
-    /// Was it interrupted?
+    /// Was it interrupted? Does not block.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         self.shared.interrupted.load(Acquire)

@@ -7,6 +7,7 @@ mod support;
 mod drift;
 mod examples;
 mod faults;
+mod guide;
 mod keeping;
 mod laws;
 mod processes;
