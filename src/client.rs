@@ -42,8 +42,9 @@ impl LockClient {
     /// A client with connections of its own, opened when they are used. No I/O: a program can start
     /// before Redis does; [`ping`](LockClient::ping) asks now.
     ///
-    /// Takes an address, `redis://[user[:password]@]host[:port][/database]`, or the redis crate's
-    /// [`ConnectionInfo`](redis::ConnectionInfo). Uses the defaults of [`ClientOptions`].
+    /// Takes an address, `redis://[[user]:password@]host[:port][/database]`, or the redis crate's
+    /// [`ConnectionInfo`](redis::ConnectionInfo), which takes a password as it is: in an address `/`, `#`
+    /// and `%` in it are written `%2F`, `%23` and `%25`. Uses the defaults of [`ClientOptions`].
     ///
     /// # Errors
     ///
@@ -139,6 +140,12 @@ pub struct ClientOptions {
 
 const MOST_CONNECTIONS: u32 = 1000;
 
+/// The address itself may have a password, and is not shown.
+const NO_ADDRESS: &str = "not an address of a Redis server, which is redis://[[user]:password@]host[:port][/database], \
+                          with / # % in a password written %2F %23 %25";
+const NEEDS_TLS: &str =
+    "an address with rediss:// needs TLS: switch on distlock's feature tls-rustls or tls-native-tls";
+
 impl ClientOptions {
     /// The defaults.
     #[must_use]
@@ -183,16 +190,11 @@ impl ClientOptions {
         self.check()?;
         let info = params.into_connection_info().map_err(|e| {
             // The redis crate finds out by itself that it cannot speak TLS.
-            let text = if e.to_string().contains("TLS") {
-                "TLS needs the feature tls-rustls or tls-native-tls"
-            } else {
-                "not an address of a Redis server (redis://[user[:password]@]host[:port][/database])"
-            };
+            let text = if e.to_string().contains("TLS") { NEEDS_TLS } else { NO_ADDRESS };
             Error::caused(ErrorKind::InvalidOption, text.to_owned(), e)
         })?;
         if !info.addr().is_supported() {
-            let text = format!("{}: TLS needs the feature tls-rustls or tls-native-tls", info.addr());
-            return Err(Error::invalid(text));
+            return Err(Error::invalid(format!("{}: {NEEDS_TLS}", info.addr())));
         }
         let name = self.name.unwrap_or_else(|| info.addr().to_string());
         let address = Address::new(info, &format!("distlock:{name}"));

@@ -14,6 +14,7 @@ use redis::{Connection, ConnectionAddr, ConnectionInfo, RedisConnectionInfo, Val
 use super::aside::Aside;
 use super::failure::{Class, Failure};
 use super::script::pack;
+use super::sorting;
 use crate::clock::Moment;
 
 /// Where a server is and who we are there.
@@ -55,15 +56,22 @@ impl Address {
     /// Connects and logs in.
     pub(crate) fn connect(&self, until: Moment) -> Result<Ready, Failure> {
         let limit = Moment::now().until(until);
-        let mut connection = self.open(until).map_err(|e| Failure::from_redis(e, limit))?;
+        let failed = |e| Failure::connecting(self.info.addr(), e, limit);
+        let mut connection = self.open(until).map_err(failed)?;
         let (request, steps) = self.login.request();
         set_timeout(&connection, left(until, limit)?, limit)?;
-        connection.send_packed_command(&request).map_err(|e| Failure::from_redis(e, limit))?;
-        let mut clock = None;
+        connection.send_packed_command(&request).map_err(|e| failed(e).before_a_word())?;
+        let (mut clock, mut heard) = (None, false);
         for step in steps {
             set_timeout(&connection, left(until, limit)?, limit)?;
-            let reply = connection.recv_response().map_err(|e| Failure::from_redis(e, limit))?;
-            clock = step.check(reply)?.or(clock);
+            let reply = connection.recv_response().map_err(failed);
+            let reply = reply.map_err(|failure| if heard { failure } else { failure.before_a_word() })?;
+            heard = true;
+            clock = match step.check(reply) {
+                Ok(found) => found.or(clock),
+                Err(_) if matches!(step, Step::Time) && is_sentinel(&mut connection) => return Err(sentinel()),
+                Err(failure) => return Err(failure),
+            };
         }
         let clock = clock.ok_or_else(|| Failure::with_text(Class::Protocol, "TIME gave no time"))?;
         Ok(Ready { connection, clock })
@@ -106,6 +114,16 @@ impl Address {
 fn connect_one(info: ConnectionInfo, until: Moment, share: usize) -> redis::RedisResult<Connection> {
     let time = Moment::now().until(until) / u32::try_from(share).unwrap_or(u32::MAX);
     redis::Client::open(info)?.get_connection_with_timeout(time.max(Duration::from_millis(1)))
+}
+
+/// Asked where TIME is refused, within the time that the refusal had: a Sentinel knows few commands.
+fn is_sentinel(connection: &mut Connection) -> bool {
+    let role = redis::cmd("ROLE").query::<Vec<Value>>(connection);
+    role.is_ok_and(|role| matches!(role.first(), Some(Value::BulkString(word)) if word == b"sentinel"))
+}
+
+fn sentinel() -> Failure {
+    Failure::with_text(Class::Setup, "its role is sentinel").advising(sorting::SENTINEL)
 }
 
 fn left(until: Moment, limit: Duration) -> Result<Duration, Failure> {
