@@ -10,6 +10,7 @@ use super::asker::{Asker, Refusal, TooLate, Won};
 use super::gate::{Busy, Refused, Turn};
 use super::head::{Head, Paused, Step};
 use super::interrupt::Interrupt;
+use super::own_hold::OwnHold;
 use super::seat::Left;
 use crate::clock::Moment;
 use crate::keeping::{Grant, lease};
@@ -49,7 +50,8 @@ impl<'a> Asker<'a> {
         if deadline.is_some_and(|deadline| deadline <= start) {
             return self.once();
         }
-        let mut head = match self.begin(Some(self.turn(start, deadline)?)) {
+        let own = OwnHold::since(start);
+        let mut head = match self.begin(Some(self.turn(start, deadline, &own)?)) {
             Begun::Won(won) => return Ok(won),
             Begun::Head(head) => head,
         };
@@ -78,7 +80,7 @@ impl<'a> Asker<'a> {
                     head.say_failing(&failure, deadline);
                     head.plan(None);
                 }
-                Step::Taken => {}
+                Step::Taken => own.look(self, || self.local.is_held()),
                 Step::TooLate => head.plan(None),
             }
             let over = last || deadline.is_some_and(|deadline| deadline <= Moment::now());
@@ -116,7 +118,7 @@ impl<'a> Asker<'a> {
     }
 
     /// Waits in the gate.
-    fn turn(self, start: Moment, deadline: Option<Moment>) -> Result<Turn<Left>, Refusal> {
+    fn turn(self, start: Moment, deadline: Option<Moment>, own: &OwnHold) -> Result<Turn<Left>, Refusal> {
         if let Ok(turn) = self.gate.try_enter() {
             return Ok(turn);
         }
@@ -135,7 +137,8 @@ impl<'a> Asker<'a> {
                 ends
             })
         };
-        self.gate.enter(&limit, &|| self.is_interrupted()).map_err(|refused| match refused {
+        let asleep = |busy| own.look(self, || busy == Some(Busy::Held));
+        self.gate.enter(&limit, &|| self.is_interrupted(), &asleep).map_err(|refused| match refused {
             Refused::Interrupted => Refusal::Interrupted,
             Refused::Limit => match silence.take() {
                 Some(failure) => Refusal::Silent(self.manner.unreachable_after, failure),

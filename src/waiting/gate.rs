@@ -15,7 +15,7 @@
 //! inherits is opaque. Nothing of it is dropped under the mutex: with a hold may go what its user
 //! gave it.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, mem, sync::Arc};
 
 use crate::clock::Moment;
 use crate::sync::{Mutex, Thread, current, park_until};
@@ -56,6 +56,12 @@ struct Waiter {
 /// The right to ask Redis, and then to hold. Dropped, it goes to the next thread.
 pub(crate) struct Turn<S> {
     gate: Arc<Gate<S>>,
+    ticket: u64,
+}
+
+/// A waiter whose caller's code runs. It may panic: then nobody is there any more to be let in.
+struct Elsewhere<'a, S> {
+    gate: &'a Gate<S>,
     ticket: u64,
 }
 
@@ -100,10 +106,12 @@ impl<S> Gate<S> {
 
     /// Waits for a turn, behind all who came before. `limit` is asked at every look, with whether the
     /// gate is held; a turn that was given in the same moment wins over it and over the interrupt.
+    /// `asleep` is told the same before each sleep, outside of the mutex.
     pub(crate) fn enter(
         self: &Arc<Self>,
         limit: &dyn Fn(Option<Busy>) -> Moment,
         interrupted: &dyn Fn() -> bool,
+        asleep: &dyn Fn(Option<Busy>),
     ) -> Result<Turn<S>, Refused> {
         let ticket = {
             let mut state = self.state.lock();
@@ -112,7 +120,7 @@ impl<S> Gate<S> {
             ticket
         };
         loop {
-            let wake = {
+            let (wake, busy) = {
                 let _over;
                 let mut state = self.state.lock();
                 let now = Moment::now();
@@ -131,8 +139,11 @@ impl<S> Gate<S> {
                     return Err(Refused::Limit);
                 }
                 state.note(ticket, limit == Moment::NEVER);
-                limit.min(state.tenure_end())
+                (limit.min(state.tenure_end()), state.busy())
             };
+            let elsewhere = Elsewhere { gate: self, ticket };
+            asleep(busy);
+            mem::forget(elsewhere);
             // Woken by `serve`, `look_again` and `call`, by the interrupt; or at the end of the holder's lease.
             park_until(wake);
         }
@@ -267,6 +278,16 @@ impl<S> Turn<S> {
         state.admit(Some(tenure));
         drop(state);
         Ok(())
+    }
+}
+
+impl<S> Drop for Elsewhere<'_, S> {
+    fn drop(&mut self) {
+        let mut state = self.gate.state.lock();
+        state.abandon(self.ticket);
+        let over = state.leave(self.ticket);
+        drop(state);
+        drop(over);
     }
 }
 

@@ -289,7 +289,7 @@ impl<'a> Head<'a> {
         match deadline {
             Some(deadline) => {
                 let left = Moment::now().until(deadline);
-                warn!("redis {name:?} gives no lock, trying for {left:?} more: {failure}");
+                warn!("redis {name:?} gives no lock, trying for {left:.1?} more: {failure}");
             }
             None if limit == Duration::MAX => warn!("redis {name:?} gives no lock, trying until it does: {failure}"),
             None => warn!("redis {name:?} gives no lock, trying for {limit:?}: {failure}"),

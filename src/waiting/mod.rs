@@ -9,6 +9,7 @@ mod interrupt;
 mod listener;
 mod local;
 mod mailbox;
+mod own_hold;
 mod place;
 mod seat;
 

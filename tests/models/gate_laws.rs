@@ -39,7 +39,7 @@ fn forever(_: Option<Busy>) -> Moment {
 }
 
 fn enter(gate: &Arc<Gate<u32>>) -> Turn<u32> {
-    gate.enter(&forever, &|| false).unwrap()
+    gate.enter(&forever, &|| false, &|_| ()).unwrap()
 }
 
 /// A section that nobody else may be in.
@@ -112,7 +112,7 @@ fn a_wait_that_is_interrupted_at_any_point_stalls_nobody() {
         let theirs = interrupt.clone();
         let interrupted = thread(&gate, move |gate| {
             let _sleeper = theirs.sleeper();
-            match gate.enter(&forever, &|| theirs.is_interrupted()) {
+            match gate.enter(&forever, &|| theirs.is_interrupted(), &|_| ()) {
                 Ok(turn) => section(&turn),
                 Err(refused) => assert_eq!(refused, Refused::Interrupted),
             }
@@ -134,7 +134,7 @@ fn an_interrupt_wakes_a_thread_that_nothing_else_would_wake() {
         let theirs = interrupt.clone();
         let waiting = thread(&gate, move |gate| {
             let _sleeper = theirs.sleeper();
-            let refused = gate.enter(&forever, &|| theirs.is_interrupted());
+            let refused = gate.enter(&forever, &|| theirs.is_interrupted(), &|_| ());
             assert!(matches!(refused, Err(Refused::Interrupted)));
         });
         interrupt.interrupt();
@@ -148,7 +148,7 @@ fn a_deadline_at_any_point_stalls_nobody_and_loses_to_a_turn_given_in_the_same_m
     check(|| {
         let gate = Arc::new(Gate::new());
         let first = enter(&gate);
-        let late = thread(&gate, |gate| match gate.enter(&|_| Moment::at(5), &|| false) {
+        let late = thread(&gate, |gate| match gate.enter(&|_| Moment::at(5), &|| false, &|_| ()) {
             Ok(turn) => section(&turn),
             Err(refused) => {
                 assert_eq!(refused, Refused::Limit);
@@ -222,7 +222,7 @@ fn a_lease_that_is_passed_on_is_found_once_or_comes_back_whoever_gives_up_when()
         let (theirs, inherited) = (interrupt.clone(), Arc::clone(&found));
         let heir = thread(&gate, move |gate| {
             let _sleeper = theirs.sleeper();
-            if let Ok(turn) = gate.enter(&forever, &|| theirs.is_interrupted()) {
+            if let Ok(turn) = gate.enter(&forever, &|| theirs.is_interrupted(), &|_| ()) {
                 section(&turn);
                 inherited.fetch_add(turn.inherit().map_or(0, u64::from), SeqCst);
             }
@@ -289,7 +289,7 @@ fn a_seat_is_inherited_once_or_comes_back_whoever_gives_up_when() {
         let found = Arc::clone(&seats);
         let successor = thread(&gate, move |gate| {
             let _sleeper = theirs.sleeper();
-            if let Ok(turn) = gate.enter(&forever, &|| theirs.is_interrupted()) {
+            if let Ok(turn) = gate.enter(&forever, &|| theirs.is_interrupted(), &|_| ()) {
                 section(&turn);
                 found.fetch_add(turn.inherit().map_or(0, u64::from), SeqCst);
             }
