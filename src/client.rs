@@ -82,12 +82,23 @@ impl LockClient {
     /// Blocks for at most one
     /// [`io_timeout`](ClientOptions::io_timeout).
     ///
+    /// # Rights
+    ///
+    /// What a Redis user needs, if there are ACLs: the keys that are locked and the crate's own beside them,
+    /// and these commands. Without those of the second line locks work all the same, and waiters look by
+    /// themselves instead of being told.
+    ///
+    /// ```text
+    /// ~orders:* ~distlock:* +evalsha +eval +get +set +del +pexpire +pttl +renamenx +exists +time +select +client|setname
+    /// &distlock:* +subscribe +publish +pubsub|numsub +zadd +zrem +zrange +zrank +zscore +zpopmin +hset +hget +hdel +ping
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Unreachable`](ErrorKind::Unreachable), [`Exhausted`](ErrorKind::Exhausted),
     /// [`Unavailable`](ErrorKind::Unavailable), [`Denied`](ErrorKind::Denied),
     /// [`InvalidOption`](ErrorKind::InvalidOption) (a database that is not there, a server older than
-    /// 6.2), [`Protocol`](ErrorKind::Protocol).
+    /// 6.2, a Sentinel, one node of a cluster), [`Protocol`](ErrorKind::Protocol).
     pub fn ping(&self) -> Result<()> {
         let name = &self.keeper.name;
         if self.keeper.is_inherited() {
@@ -141,8 +152,8 @@ pub struct ClientOptions {
 const MOST_CONNECTIONS: u32 = 1000;
 
 /// The address itself may have a password, and is not shown.
-const NO_ADDRESS: &str = "not an address of a Redis server, which is redis://[[user]:password@]host[:port][/database], \
-                          with / # % in a password written %2F %23 %25";
+const NO_ADDRESS: &str = "not an address of a Redis server: redis://[[user]:password@]host[:port][/database] is one \
+                          (in a password / # % are written %2F %23 %25)";
 const NEEDS_TLS: &str =
     "an address with rediss:// needs TLS: switch on distlock's feature tls-rustls or tls-native-tls";
 

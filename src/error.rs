@@ -13,7 +13,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Why a call did not do what it was asked for.
 ///
 /// [`kind`](Error::kind) says what to do about it; the text says what we did to which key of which
-/// deployment; [`source`](StdError::source) has the cause, which the text never repeats and whose type
+/// deployment, and what may be wrong with the set-up; [`source`](StdError::source) has the cause, which the text never repeats and whose type
 /// is no promise. [`Debug`](fmt::Debug) reads like the text and the chain of causes, for
 /// `main() -> Result<()>`.
 pub struct Error(Box<Inner>);
@@ -112,7 +112,7 @@ impl About<'_> {
             Refusal::Failed(failure) => self.failed("acquire", failure),
             Refusal::Silent(after, failure) if after.is_zero() => self.failed("acquire", failure),
             Refusal::Silent(after, failure) => {
-                let advice = advice(&failure, "; ");
+                let advice = advice(&failure);
                 let text = format!("cannot acquire {self}: no useful answer for {after:.1?}{advice}");
                 Error::new(kind_of(failure.class), text, cause_of(failure))
             }
@@ -130,7 +130,7 @@ impl About<'_> {
 
     /// `doing` is a verb.
     pub(crate) fn failed(self, doing: &str, failure: Failure) -> Error {
-        let text = format!("cannot {doing} {self}{}", advice(&failure, ": "));
+        let text = format!("cannot {doing} {self}{}", advice(&failure));
         Error::new(kind_of(failure.class), text, cause_of(failure))
     }
 
@@ -183,19 +183,19 @@ fn of_answer(place: impl fmt::Display, failure: Failure) -> Error {
 
 /// An error about a deployment as a whole.
 pub(crate) fn of_deployment(client: &str, failure: Failure) -> Error {
-    let text = format!("redis {client:?} cannot be used for locks{}", advice(&failure, ": "));
+    let text = format!("redis {client:?} cannot be used for locks{}", advice(&failure));
     Error::new(kind_of(failure.class), text, cause_of(failure))
 }
 
 /// What is the matter and what to do, if there is anything to say that is not in the cause.
-fn advice(failure: &Failure, before: &str) -> String {
+fn advice(failure: &Failure) -> String {
     let advice = match failure.class {
         _ if !failure.advice.is_empty() => failure.advice,
         Class::Exhausted => "no pooled connection became free, see ClientOptions::max_connections",
         Class::Unreachable => "it cannot be reached",
         _ => return String::new(),
     };
-    format!("{before}{advice}")
+    format!(": {advice}")
 }
 
 fn kind_of(class: Class) -> ErrorKind {
@@ -301,7 +301,7 @@ mod tests {
         let error = about.refused(Refusal::Silent(Duration::from_secs(30), failure));
         assert_eq!(
             error.to_string(),
-            r#"cannot acquire lock "orders:42" on "reports": no useful answer for 30.0s; it cannot be reached"#
+            r#"cannot acquire lock "orders:42" on "reports": no useful answer for 30.0s: it cannot be reached"#
         );
         assert_eq!(error.source().unwrap().to_string(), "no answer within 250ms");
         let debug = format!("{error:?}");

@@ -122,7 +122,7 @@ impl fmt::Display for Failure {
             (None, Class::Astray) => f.write_str("the answer belongs to another call"),
             (None, class) => write!(f, "{class:?}"),
         }?;
-        if self.advice.is_empty() { Ok(()) } else { write!(f, " ({})", self.advice) }
+        if self.advice.is_empty() { Ok(()) } else { write!(f, ": {}", self.advice) }
     }
 }
 
@@ -139,7 +139,8 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cause::Text(text) => f.write_str(text),
-            Cause::Connecting(address, e) => write!(f, "{address}: {e}"),
+            // What does not parse is reported on several lines.
+            Cause::Connecting(address, e) => write!(f, "{address}: {}", e.to_string().trim_end().replace('\n', ", ")),
             // An error answer in the server's own words, without our own that it repeats.
             Cause::Redis(e) => match (e.code(), e.detail()) {
                 (Some(code), Some(detail)) => {

@@ -177,13 +177,18 @@ impl Step {
         };
         match self {
             // A name is for the operator's eyes; a server or a proxy may refuse it.
-            Step::SetName if !matches!(failure.class, Class::Unavailable) => Ok(None),
+            Step::SetName if !is_goodbye(&failure) => Ok(None),
             // Whatever else is said of credentials, they are not accepted.
             Step::Auth if failure.class == Class::Protocol => Err(Failure { class: Class::Denied, ..failure }),
             Step::Select if failure.class == Class::Protocol => Err(Failure { class: Class::Setup, ..failure }),
             _ => Err(failure),
         }
     }
+}
+
+/// What a server says of its own accord before it closes: too many clients, protected mode.
+fn is_goodbye(failure: &Failure) -> bool {
+    failure.class == Class::Unavailable || failure.to_string().starts_with("DENIED")
 }
 
 /// The answer of TIME in µs.

@@ -13,27 +13,28 @@ use super::failure::Class;
 
 /// A port for TLS closes at the first plain word.
 pub(super) const CLOSED: &str =
-    "the connection was closed before a word was said: a port for TLS wants rediss://, else check host and port";
-pub(super) const SENTINEL: &str = "a Sentinel listens there, which has no locks: give the address of the master \
-                                   that it watches (Sentinel is not supported yet)";
-pub(crate) const CLUSTER: &str = "this address is one node of a cluster, which own connections do not support yet: \
-                                  use LockClient::from_pool with a pool of cluster connections";
+    "the connection was closed before a word was said; a port for TLS wants rediss://, else check host and port";
+pub(super) const SENTINEL: &str =
+    "a Sentinel listens there, which is not supported yet; give the address of the master that it watches";
+pub(crate) const CLUSTER: &str = "this address is one node of a cluster, which is not supported yet; \
+                                  a pool of cluster connections is, see LockClient::from_pool";
 pub(crate) const OLD: &str = "the server must be Redis 6.2 or newer, or Valkey";
 
-const REFUSED: &str = "nothing listens there: check host and port, and that Redis runs";
-const NO_REDIS: &str = "what answers there does not speak Redis: check host and port (a port for TLS wants rediss://)";
-const CLUSTER_DOWN: &str = "this address is one node of a cluster, which is down or lacks slots, and which own \
-                            connections do not support yet";
-const REPLICA: &str = "it is a replica, and locks are taken at the master: give its address";
-const NO_PASSWORD: &str = "the server wants a password: redis://:password@host, or redis://user:password@host";
+const REFUSED: &str = "nothing listens there; check host and port, and that Redis runs";
+const NO_REDIS: &str = "what answers there does not speak Redis; check host and port (a port for TLS wants rediss://)";
+const CLUSTER_DOWN: &str =
+    "this address is one node of a cluster that is down or lacks slots; clusters are not supported yet";
+const REPLICA: &str = "it is a replica; locks are taken at the master, so give the master's address";
+const NO_PASSWORD: &str = "the server wants a password; give redis://:password@host or redis://user:password@host";
 const WRONG_PASSWORD: &str =
-    "the server refuses the user or the password (in an address, / # % in it are written %2F %23 %25)";
-const NONE_SET: &str = "the server has no password set: leave it out of the address, or set one there";
-const PROTECTED: &str = "the server is in protected mode, and answers its own host alone until it has a password";
-const NO_RIGHT: &str = "the user lacks a right that locks need: LockClient::ping names them";
-const NO_COMMAND: &str = "the server lacks a command that locks need: renamed, disabled, or not Redis 6.2 or newer";
-const NO_DATABASE: &str = "there is no database of that number: Redis has 0 to 15, if not configured otherwise";
-const NO_LOCK: &str = "its key holds something that is no lock: choose another key";
+    "the server refuses the user or the password; in an address / # % in it are written %2F %23 %25";
+const NONE_SET: &str = "the server has no password set; leave it out of the address, or set one there";
+const PROTECTED: &str = "the server is in protected mode; it answers its own host alone until it has a password";
+const NO_RIGHT: &str = "the user lacks a right that locks need; LockClient::ping's documentation lists them";
+const NO_COMMAND: &str =
+    "the server lacks a command that locks need; is it renamed, disabled, or older than Redis 6.2?";
+const NO_DATABASE: &str = "there is no database of that number; Redis has 0 to 15, if not configured otherwise";
+const NO_LOCK: &str = "its key holds something that is no lock; choose another key";
 
 type Row = (&'static str, Class, &'static str);
 

@@ -6,6 +6,7 @@ mod support;
 
 mod drift;
 mod faults;
+mod first_errors;
 mod keeping;
 mod laws;
 mod processes;
