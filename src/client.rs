@@ -43,8 +43,9 @@ impl LockClient {
     ///
     /// No I/O: a program can start before Redis does; [`ping`](LockClient::ping) asks now.
     ///
-    /// Takes an address, `redis://[user[:password]@]host[:port][/database]`, or the redis crate's
-    /// [`ConnectionInfo`](https://docs.rs/redis/latest/redis/struct.ConnectionInfo.html). Uses the defaults of [`ClientOptions`].
+    /// Takes an address, `redis://[[user]:password@]host[:port][/database]`, or the redis crate's
+    /// [`ConnectionInfo`](https://docs.rs/redis/latest/redis/struct.ConnectionInfo.html), which takes a password as it is: in an address `/`, `#`
+    /// and `%` in it are written `%2F`, `%23` and `%25`. Uses the defaults of [`ClientOptions`].
     ///
     /// # Errors
     ///
@@ -110,12 +111,23 @@ impl LockClient {
     /// the user may set and not delete: two keys, for a second). Blocks for at most one
     /// [`io_timeout`](ClientOptions::io_timeout).
     ///
+    /// # Rights
+    ///
+    /// What a Redis user needs, if there are ACLs: the keys that are locked and the crate's own beside them,
+    /// and these commands. Without those of the second line locks work all the same, and waiters look by
+    /// themselves instead of being told.
+    ///
+    /// ```text
+    /// ~orders:* ~distlock:* +evalsha +eval +get +set +del +pexpire +pttl +renamenx +exists +time +select +client|setname
+    /// &distlock:* +subscribe +publish +pubsub|numsub +zadd +zrem +zrange +zrank +zscore +zpopmin +hset +hget +hdel +ping
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Unreachable`](ErrorKind::Unreachable), [`Exhausted`](ErrorKind::Exhausted),
     /// [`Unavailable`](ErrorKind::Unavailable), [`Denied`](ErrorKind::Denied),
     /// [`InvalidOption`](ErrorKind::InvalidOption) (a database that is not there, a server older than
-    /// 6.2), [`Protocol`](ErrorKind::Protocol).
+    /// 6.2, a Sentinel, one node of a cluster), [`Protocol`](ErrorKind::Protocol).
     ///
     /// # Examples
     ///
@@ -178,6 +190,12 @@ pub struct ClientOptions {
 }
 
 const MOST_CONNECTIONS: u32 = 1000;
+
+/// The address itself may have a password, and is not shown.
+const NO_ADDRESS: &str = "not an address of a Redis server: redis://[[user]:password@]host[:port][/database] is one \
+                          (in a password / # % are written %2F %23 %25)";
+const NEEDS_TLS: &str =
+    "an address with rediss:// needs TLS: switch on distlock's feature tls-rustls or tls-native-tls";
 
 impl ClientOptions {
     /// The defaults: an `io_timeout` of 1 s, at most 8 connections, the address as the name.
@@ -260,16 +278,11 @@ impl ClientOptions {
         self.check()?;
         let info = params.into_connection_info().map_err(|e| {
             // The redis crate finds out by itself that it cannot speak TLS.
-            let text = if e.to_string().contains("TLS") {
-                "TLS needs the feature tls-rustls or tls-native-tls"
-            } else {
-                "not an address of a Redis server (redis://[user[:password]@]host[:port][/database])"
-            };
+            let text = if e.to_string().contains("TLS") { NEEDS_TLS } else { NO_ADDRESS };
             Error::caused(ErrorKind::InvalidOption, text.to_owned(), e)
         })?;
         if !info.addr().is_supported() {
-            let text = format!("{}: TLS needs the feature tls-rustls or tls-native-tls", info.addr());
-            return Err(Error::invalid(text));
+            return Err(Error::invalid(format!("{}: {NEEDS_TLS}", info.addr())));
         }
         let name = self.name.unwrap_or_else(|| info.addr().to_string());
         let address = Address::new(info, &format!("distlock:{name}"));

@@ -19,7 +19,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Why a call did not do what it was asked for.
 ///
 /// [`kind`](Error::kind) says what to do about it; the text says what we did to which key of which
-/// deployment; [`source`](StdError::source) has the cause, which the text never repeats and whose type
+/// deployment, and what may be wrong with the set-up; [`source`](StdError::source) has the cause, which the text never repeats and whose type
 /// is no promise. [`Debug`](fmt::Debug) reads like the text and the chain of causes, for
 /// `main() -> Result<()>`.
 ///
@@ -145,7 +145,8 @@ impl About<'_> {
             Refusal::Failed(failure) => self.failed("acquire", failure),
             Refusal::Silent(after, failure) if after.is_zero() => self.failed("acquire", failure),
             Refusal::Silent(after, failure) => {
-                let text = format!("cannot acquire {self}: no useful answer for {after:.1?}");
+                let advice = advice(&failure);
+                let text = format!("cannot acquire {self}: no useful answer for {after:.1?}{advice}");
                 Error::new(kind_of(failure.class), text, cause_of(failure))
             }
         }
@@ -162,12 +163,8 @@ impl About<'_> {
 
     /// `doing` is a verb.
     pub(crate) fn failed(self, doing: &str, failure: Failure) -> Error {
-        let hint = match failure.class {
-            Class::WrongType => ": its key holds something that is no lock",
-            Class::Exhausted => ": no pooled connection became free, see ClientOptions::max_connections",
-            _ => "",
-        };
-        Error::new(kind_of(failure.class), format!("cannot {doing} {self}{hint}"), cause_of(failure))
+        let text = format!("cannot {doing} {self}{}", advice(&failure));
+        Error::new(kind_of(failure.class), text, cause_of(failure))
     }
 
     /// A copy of a client in a forked child.
@@ -202,7 +199,7 @@ pub(crate) fn of_answers(place: impl fmt::Display, e: redis::RedisError) -> Erro
     if let Some(first) = e.clone().into_server_errors().and_then(|errors| Some(errors.first()?.1.clone())) {
         // What to do is said by the first; the cause shows all.
         let class = Failure::from_server(first).class;
-        return of_answer(place, Failure { class, cause: Some(Cause::Redis(e)) });
+        return of_answer(place, Failure { cause: Some(Cause::Redis(e)), ..Failure::new(class) });
     }
     let text = format!("a write {place} was executed, and its answer is not of the type that was asked for");
     Error::new(ErrorKind::InvalidOption, text, Some(Box::new(Cause::Redis(e))))
@@ -219,7 +216,19 @@ fn of_answer(place: impl fmt::Display, failure: Failure) -> Error {
 
 /// An error about a deployment as a whole.
 pub(crate) fn of_deployment(client: &str, failure: Failure) -> Error {
-    Error::new(kind_of(failure.class), format!("redis {client:?} cannot be used for locks"), cause_of(failure))
+    let text = format!("redis {client:?} cannot be used for locks{}", advice(&failure));
+    Error::new(kind_of(failure.class), text, cause_of(failure))
+}
+
+/// What is the matter and what to do, if there is anything to say that is not in the cause.
+fn advice(failure: &Failure) -> String {
+    let advice = match failure.class {
+        _ if !failure.advice.is_empty() => failure.advice,
+        Class::Exhausted => "no pooled connection became free, see ClientOptions::max_connections",
+        Class::Unreachable => "it cannot be reached",
+        _ => return String::new(),
+    };
+    format!(": {advice}")
 }
 
 fn kind_of(class: Class) -> ErrorKind {
@@ -238,7 +247,7 @@ fn cause_of(failure: Failure) -> Option<Box<dyn StdError + Send + Sync>> {
     match failure.cause {
         Some(cause) => Some(Box::new(cause)),
         None if failure.class == Class::Exhausted => None,
-        None => Some(failure.to_string().into()),
+        None => Some(Failure { advice: "", ..failure }.to_string().into()),
     }
 }
 
@@ -290,7 +299,10 @@ mod tests {
         assert_eq!(about.refused(Refusal::Taken).to_string(), r#"lock "orders:42" on "reports" is taken"#);
         let failure = Failure::timeout(Duration::from_millis(250));
         let error = about.refused(Refusal::Silent(Duration::from_secs(30), failure));
-        assert_eq!(error.to_string(), r#"cannot acquire lock "orders:42" on "reports": no useful answer for 30.0s"#);
+        assert_eq!(
+            error.to_string(),
+            r#"cannot acquire lock "orders:42" on "reports": no useful answer for 30.0s: it cannot be reached"#
+        );
         assert_eq!(error.source().unwrap().to_string(), "no answer within 250ms");
         let debug = format!("{error:?}");
         assert!(debug.ends_with("(Unreachable): no answer within 250ms"), "{debug}");

@@ -293,7 +293,9 @@ impl DistLock {
 fn check_key(key: &str) -> Result<()> {
     match Key::reserved(key) {
         Some(prefix) => {
-            Err(Error::invalid(format!("key {key:?} begins with {prefix:?}, which is some lock's bookkeeping")))
+            let text =
+                format!("key {key:?} begins with {prefix:?}, which is some lock's bookkeeping: name it otherwise");
+            Err(Error::invalid(text))
         }
         None => Ok(()),
     }

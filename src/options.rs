@@ -230,7 +230,7 @@ impl LockOptions {
         }
         let Backoff { spins, first_pause, cap } = self.backoff;
         if spins > MOST_SPINS {
-            return Err(Error::invalid(format!("backoff: {spins} spins are more than {MOST_SPINS}")));
+            return Err(Error::invalid(format!("backoff: spins of {spins}: 0 to {MOST_SPINS} are possible")));
         }
         between("backoff: cap", cap, SHORTEST_PAUSE, MINUTE)?;
         between("backoff: first pause", first_pause, SHORTEST_PAUSE, cap)?;
@@ -239,7 +239,7 @@ impl LockOptions {
         }
         if self.local_passes > MOST_PASSES {
             let n = self.local_passes;
-            return Err(Error::invalid(format!("{n} local_passes are more than {MOST_PASSES}")));
+            return Err(Error::invalid(format!("local_passes of {n}: 0 to {MOST_PASSES} are possible")));
         }
         Ok(self.unchecked())
     }
@@ -266,13 +266,11 @@ impl Default for LockOptions {
 
 /// An option's value must lie between two limits, both included.
 pub(crate) fn between(what: &str, value: Duration, least: Duration, most: Duration) -> Result<()> {
-    if value < least {
-        return Err(Error::invalid(format!("{what} of {value:?} is below {least:?}")));
+    if (least..=most).contains(&value) {
+        return Ok(());
     }
-    if value > most {
-        return Err(Error::invalid(format!("{what} of {value:?} is above {most:?}")));
-    }
-    Ok(())
+    let most = if most == LONGEST_TTL { "365 days".to_owned() } else { format!("{most:?}") };
+    Err(Error::invalid(format!("{what} of {value:?}: {least:?} to {most} are possible")))
 }
 
 fn check_label(label: &str) -> Result<()> {
@@ -301,16 +299,16 @@ mod tests {
     fn a_bad_option_is_refused_with_its_value_and_the_limit() {
         let new = LockOptions::new;
         let table = [
-            (new().ttl(Duration::ZERO), "ttl of 0ns is below 10ms"),
-            (new().ttl(Duration::from_micros(9999)), "ttl of 9.999ms is below 10ms"),
-            (new().ttl(LONGEST_TTL + Duration::from_nanos(1)), "is above 31536000s"),
-            (new().renew(Renew::AtMost(Duration::ZERO)), "AtMost) of 0ns is below 10ms"),
-            (new().renew(Renew::AtMost(Duration::MAX)), "is above 31536000s"),
-            (new().backoff(Backoff::new().spins(1001)), "1001 spins are more than 1000"),
-            (new().backoff(Backoff::new().first_pause(Duration::ZERO)), "first pause of 0ns is below 100µs"),
-            (new().backoff(Backoff::new().cap(Duration::from_millis(1))), "first pause of 2ms is above 1ms"),
-            (new().backoff(Backoff::new().cap(Duration::MAX)), "is above 60s"),
-            (new().local_passes(17), "17 local_passes are more than 16"),
+            (new().ttl(Duration::ZERO), "ttl of 0ns: 10ms to 365 days are possible"),
+            (new().ttl(Duration::from_micros(9999)), "ttl of 9.999ms: 10ms to 365 days"),
+            (new().ttl(LONGEST_TTL + Duration::from_nanos(1)), "s: 10ms to 365 days"),
+            (new().renew(Renew::AtMost(Duration::ZERO)), "AtMost) of 0ns: 10ms to"),
+            (new().renew(Renew::AtMost(Duration::MAX)), "to 365 days are possible"),
+            (new().backoff(Backoff::new().spins(1001)), "spins of 1001: 0 to 1000"),
+            (new().backoff(Backoff::new().first_pause(Duration::ZERO)), "first pause of 0ns: 100µs to"),
+            (new().backoff(Backoff::new().cap(Duration::from_millis(1))), "first pause of 2ms: 100µs to 1ms"),
+            (new().backoff(Backoff::new().cap(Duration::MAX)), "100µs to 60s"),
+            (new().local_passes(17), "local_passes of 17: 0 to 16"),
             (new().label(""), "label of 0 characters"),
             (new().label("x".repeat(65)), "label of 65 characters"),
             (new().label("a b"), "has ' '"),

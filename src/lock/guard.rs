@@ -44,7 +44,32 @@ use crate::waiting::{Left, LocalKey, Turn, Won};
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "if it is not bound to a name, the lock is released at once"]
+///
+/// **Bind it to a name.** A guard that is not is gone at the end of its statement, and the lock with it.
+/// rustc warns of `lock.lock()?;`, and, where the lint is switched on, of `let _ =`, which binds nothing:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// # fn f(lock: distlock::DistLock) -> distlock::Result<()> {
+/// lock.lock()?; // released already
+/// # Ok(())
+/// # }
+/// ```
+/// ```compile_fail
+/// #![deny(let_underscore_drop)]
+/// # fn f(lock: distlock::DistLock) -> distlock::Result<()> {
+/// let _ = lock.lock()?; // released already
+/// # Ok(())
+/// # }
+/// ```
+/// ```no_run
+/// #![deny(unused_must_use, let_underscore_drop)]
+/// # fn f(lock: distlock::DistLock) -> distlock::Result<()> {
+/// let _guard = lock.lock()?; // held to the end of the block
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "the lock is released at once if its guard is not bound to a name, as in `let guard = …` (`let _ = …` binds none)"]
 pub struct DistLockGuard {
     pub(super) keeper: Arc<Keeper>,
     pub(super) local: Arc<LocalKey>,

@@ -156,8 +156,24 @@ impl Single {
         let mut parts = version.split('.').map_while(|part| part.parse().ok());
         match (parts.next(), parts.next()) {
             (Some(major), Some(minor)) if (major, minor) < OLDEST => {
-                let text = format!("the server is Redis {version}; at least {}.{} is needed", OLDEST.0, OLDEST.1);
-                Err(Failure::with_text(Class::Setup, &text))
+                Err(Failure::with_text(Class::Setup, &format!("it is Redis {version}")).advising(server::OLD))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// One node of a cluster of several has some of the keys, and the probe's may be among them.
+    fn has_all_keys(&self, until: Moment) -> Result<(), Failure> {
+        if !self.link.is_one_address() {
+            return Ok(());
+        }
+        let info = server::plain(&*self.link, &["CLUSTER", "INFO"], until);
+        // No cluster, as a rule; or no right to ask.
+        let info = info.ok().and_then(|v| redis::from_redis_value::<String>(v).ok()).unwrap_or_default();
+        let nodes = info.lines().find_map(|line| line.strip_prefix("cluster_size:")?.parse().ok());
+        match nodes {
+            Some(2u32..) => {
+                Err(Failure::with_text(Class::Setup, "the cluster has other nodes").advising(server::CLUSTER))
             }
             _ => Ok(()),
         }
@@ -293,7 +309,8 @@ impl Nodes for Single {
         let key = Key::new(&format!("distlock:probe:{}", uuid::Uuid::new_v4().simple()));
         let reply = self.ask(&key, Verb::Probe, until);
         let version = read(reply.answer, |text| Some(text.to_owned()))?;
-        self.version(&version, until)
+        self.version(&version, until)?;
+        self.has_all_keys(until)
     }
 
     fn can_listen(&self) -> bool {

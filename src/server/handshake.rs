@@ -13,6 +13,7 @@ use redis::{Connection, ConnectionAddr, ConnectionInfo, RedisConnectionInfo, Val
 use super::aside::Aside;
 use super::failure::{Class, Failure};
 use super::script::pack;
+use super::sorting;
 use super::wire::Wire;
 use crate::clock::Moment;
 
@@ -55,7 +56,7 @@ impl Address {
     /// Connects and logs in.
     pub(crate) fn connect(&self, until: Moment) -> Result<Ready, Failure> {
         let limit = Moment::now().until(until);
-        let wire = self.open(until).map_err(|e| Failure::from_redis(e, limit))?;
+        let wire = self.open(until).map_err(|e| self.failed(e, limit))?;
         self.log_in(wire, until, limit)
     }
 
@@ -64,21 +65,31 @@ impl Address {
         let limit = Moment::now().until(until);
         let info = self.info.clone();
         let opened = self.aside.run(until, move || Ok(connect_redis(info, until)));
-        let connection =
-            opened.map_err(redis::RedisError::from).flatten().map_err(|e| Failure::from_redis(e, limit))?;
+        let connection = opened.map_err(redis::RedisError::from).flatten().map_err(|e| self.failed(e, limit))?;
         match self.log_in(Wire::Redis(connection), until, limit)?.wire {
             Wire::Redis(connection) => Ok(connection),
             Wire::Own(_) => Err(Failure::with_text(Class::Protocol, "the connection is another")),
         }
     }
 
+    fn failed(&self, e: redis::RedisError, limit: Duration) -> Failure {
+        Failure::connecting(self.info.addr(), e, limit)
+    }
+
     fn log_in(&self, mut wire: Wire, until: Moment, limit: Duration) -> Result<Ready, Failure> {
         let (request, steps) = self.login.request();
-        wire.send(&request, Moment::now(), until).map_err(|e| Failure::from_redis(e, limit))?;
-        let mut clock = None;
+        let sent = wire.send(&request, Moment::now(), until);
+        sent.map_err(|e| self.failed(e, limit).before_a_word())?;
+        let (mut clock, mut heard) = (None, false);
         for step in steps {
-            let reply = wire.receive(until).map_err(|e| Failure::from_redis(e, limit))?;
-            clock = step.check(reply)?.or(clock);
+            let reply = wire.receive(until).map_err(|e| self.failed(e, limit));
+            let reply = reply.map_err(|failure| if heard { failure } else { failure.before_a_word() })?;
+            heard = true;
+            clock = match step.check(reply) {
+                Ok(found) => found.or(clock),
+                Err(_) if matches!(step, Step::Time) && is_sentinel(&mut wire, until) => return Err(sentinel()),
+                Err(failure) => return Err(failure),
+            };
         }
         let clock = clock.ok_or_else(|| Failure::with_text(Class::Protocol, "TIME gave no time"))?;
         Ok(Ready { wire, clock })
@@ -130,6 +141,16 @@ fn connect_redis(info: ConnectionInfo, until: Moment) -> redis::RedisResult<Conn
     redis::Client::open(info)?.get_connection_with_timeout(time)
 }
 
+/// Asked where TIME is refused, within the time that the refusal had: a Sentinel knows few commands.
+fn is_sentinel(wire: &mut Wire, until: Moment) -> bool {
+    let role = wire.send(&pack::command(&["ROLE"]), Moment::now(), until).and_then(|()| wire.receive(until));
+    matches!(role, Ok(Value::Array(role)) if matches!(role.first(), Some(Value::BulkString(word)) if word == b"sentinel"))
+}
+
+fn sentinel() -> Failure {
+    Failure::with_text(Class::Setup, "its role is sentinel").advising(sorting::SENTINEL)
+}
+
 /// What a reply of the handshake answers.
 #[derive(Clone, Copy)]
 enum Step {
@@ -167,13 +188,18 @@ impl Step {
         };
         match self {
             // A name is for the operator's eyes; a server or a proxy may refuse it.
-            Step::SetName if !matches!(failure.class, Class::Unavailable) => Ok(None),
+            Step::SetName if !is_goodbye(&failure) => Ok(None),
             // Whatever else is said of credentials, they are not accepted.
             Step::Auth if failure.class == Class::Protocol => Err(Failure { class: Class::Denied, ..failure }),
             Step::Select if failure.class == Class::Protocol => Err(Failure { class: Class::Setup, ..failure }),
             _ => Err(failure),
         }
     }
+}
+
+/// What a server says of its own accord before it closes: too many clients, protected mode.
+fn is_goodbye(failure: &Failure) -> bool {
+    failure.class == Class::Unavailable || failure.to_string().starts_with("DENIED")
 }
 
 /// The answer of TIME in µs.

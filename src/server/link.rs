@@ -49,6 +49,11 @@ pub(crate) trait Link: Send + Sync + fmt::Debug {
 
     fn health(&self) -> &Health;
 
+    /// Do all connections lead to one address, whatever the key?
+    fn is_one_address(&self) -> bool {
+        false
+    }
+
     /// Can a subscription be had here?
     fn can_listen(&self) -> bool {
         false

@@ -15,6 +15,7 @@ mod scheduler;
 pub(crate) mod script;
 pub(crate) mod server_clock;
 mod slot;
+mod sorting;
 mod subscription;
 mod wire;
 
@@ -31,6 +32,7 @@ pub(crate) use health::Health;
 pub(crate) use intercept::Intercept;
 pub(crate) use link::{Link, Reply};
 pub(crate) use pool::Pool;
+pub(crate) use sorting::{CLUSTER, OLD};
 pub(crate) use subscription::{Go, Heard};
 
 /// Runs one script: by its digest, and by its source where the server does not know it.

@@ -176,6 +176,10 @@ impl Link for Pool {
         &self.health
     }
 
+    fn is_one_address(&self) -> bool {
+        true
+    }
+
     fn can_listen(&self) -> bool {
         true
     }

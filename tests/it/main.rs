@@ -7,6 +7,7 @@ mod support;
 mod drift;
 mod examples;
 mod faults;
+mod first_errors;
 mod guide;
 mod keeping;
 mod laws;

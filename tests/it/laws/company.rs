@@ -134,10 +134,10 @@ fn options_out_of_their_limits_are_refused_with_value_and_limit() {
     let client = LockClient::open("redis://127.0.0.1:1/").unwrap();
     let short = LockOptions::new().ttl(ms(9));
     let error = assert_kind(DistLock::with_options(&client, "k", &short), ErrorKind::InvalidOption);
-    assert_eq!(error.to_string(), "ttl of 9ms is below 10ms");
+    assert_eq!(error.to_string(), "ttl of 9ms: 10ms to 365 days are possible");
     let table = [
-        (ClientOptions::new().io_timeout(Duration::ZERO), "io_timeout of 0ns is below 1ms"),
-        (ClientOptions::new().io_timeout(Duration::from_secs(61)), "io_timeout of 61s is above 60s"),
+        (ClientOptions::new().io_timeout(Duration::ZERO), "io_timeout of 0ns: 1ms to 60s"),
+        (ClientOptions::new().io_timeout(Duration::from_secs(61)), "io_timeout of 61s: 1ms to 60s"),
         (ClientOptions::new().max_connections(0), "max_connections of 0"),
         (ClientOptions::new().max_connections(1001), "max_connections of 1001"),
     ];

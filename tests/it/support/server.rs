@@ -125,7 +125,7 @@ impl Drop for Server {
 pub(crate) const NOBODY: u16 = 1;
 
 /// A port that nothing listens on.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     listener.local_addr().expect("its address").port()
 }
@@ -134,7 +134,14 @@ const LOG: &str = "server.log";
 
 fn spawn(port: u16, folder: &Path, extra: &[String]) -> Child {
     let _ = std::fs::remove_file(folder.join(LOG));
-    Command::new("redis-server")
+    let mut command = Command::new("redis-server");
+    if extra.iter().any(|arg| arg == "--sentinel") {
+        // It keeps what it knows in its configuration, and does not start without a file for it.
+        let file = folder.join("sentinel.conf");
+        std::fs::write(&file, "").expect("a file for the Sentinel");
+        command.arg(file);
+    }
+    command
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         .args(["--repl-diskless-sync-delay", "0", "--enable-debug-command", "yes"])
         .args(["--logfile", LOG, "--dir"])
@@ -155,7 +162,8 @@ fn is_up(port: u16, folder: &Path, child: &mut Child) -> bool {
         }
         // It says so when it has its port; a server that loads its data accepts connections by then.
         let log = std::fs::read_to_string(folder.join(LOG)).unwrap_or_default();
-        if log.contains("Server initialized") && TcpStream::connect(("127.0.0.1", port)).is_ok() {
+        let has_port = log.contains("Server initialized") || log.contains("Sentinel ID is");
+        if has_port && TcpStream::connect(("127.0.0.1", port)).is_ok() {
             return true;
         }
         std::thread::sleep(Duration::from_millis(2));
