@@ -74,7 +74,7 @@ impl LockClient {
     ///   connection, and a lock may be lost or stay until its ttl is over.
     /// - **Batches**: renewals go one by one.
     /// - **Waiting**: a subscription needs a connection of its own, which a pool does not give. Waiters look
-    ///   by themselves, every few milliseconds.
+    ///   by themselves, every few milliseconds, and are served by luck where all clients do so, not in turn.
     /// - A connection that is out of step cannot be discarded; each answer is checked to be its own.
     ///
     /// Works with every pool whose connections speak Redis: of `redis::Client`, of a cluster client, of

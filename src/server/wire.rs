@@ -26,6 +26,8 @@ pub(crate) struct Own {
     read: Vec<u8>,
     /// The socket's timeouts as they are set, so that a cycle need not set them again.
     timeout: Duration,
+    /// Bytes were sent since the last read, and the timeout set then is right for the next one.
+    sent: bool,
 }
 
 enum Stream {
@@ -48,7 +50,7 @@ impl Wire {
     }
 
     fn own(stream: Stream) -> Wire {
-        Wire::Own(Own { stream, read: Vec::new(), timeout: Duration::ZERO })
+        Wire::Own(Own { stream, read: Vec::new(), timeout: Duration::ZERO, sent: false })
     }
 
     /// Sends all of it by `until`; `now` is what the clock says.
@@ -100,19 +102,19 @@ impl Own {
                 now = Moment::now();
             }
         }
+        self.sent = true;
         Ok(())
     }
 
     fn receive(&mut self, until: Moment) -> RedisResult<Value> {
-        let mut first = true;
         loop {
             if let Some(end) = frame(&self.read)? {
                 let value = parse_redis_value(&self.read[..end]);
                 self.read.drain(..end);
                 return value;
             }
-            // The timeout stands from the send; what comes in pieces has what is left of it.
-            if !std::mem::take(&mut first) {
+            // Later pieces, and later answers, have what is left of the time.
+            if !std::mem::take(&mut self.sent) {
                 self.bound(Moment::now(), until)?;
             }
             self.read_some()?;

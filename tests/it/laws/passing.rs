@@ -155,6 +155,9 @@ fn a_guard_that_is_passed_the_lease_is_released_like_any_other() {
 #[test]
 fn a_process_that_always_wants_the_lock_lets_another_have_its_turn() {
     every_server(|way| {
+        if !way.waits_in_turn() {
+            return;
+        }
         let stop = Instant::now() + ms(1500);
         let (busy, other) = (way.lock("k", &LockOptions::new()), way.lock("k", &LockOptions::new()));
         thread::scope(|scope| {

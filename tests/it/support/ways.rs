@@ -31,16 +31,18 @@ struct Plan {
     place: Place,
     /// What may become of a message without its call waiting for ever.
     fates: &'static [Fate],
+    /// Has a subscription.
+    hears: bool,
     open: fn(&str) -> LockClient,
 }
 
 const fn own(name: &'static str, place: Place, open: fn(&str) -> LockClient) -> Plan {
-    Plan { name, place, fates: &[Fate::Lose, Fate::Cut, Fate::Halve], open }
+    Plan { name, place, fates: &[Fate::Lose, Fate::Cut, Fate::Halve], hears: true, open }
 }
 
 /// Its time limits are those of its manager, and these have none: a reply that never comes is waited for.
 const fn given(name: &'static str, open: fn(&str) -> LockClient) -> Plan {
-    Plan { name, place: Place::Tcp, fates: &[Fate::Cut], open }
+    Plan { name, place: Place::Tcp, fates: &[Fate::Cut], hears: false, open }
 }
 
 const WAYS: [Plan; 8] = [
@@ -230,6 +232,15 @@ impl Way {
     /// Its server, to be paused, killed and started again.
     pub(crate) fn server(&self) -> MutexGuard<'_, Server> {
         self.on_server().real()
+    }
+
+    /// Does its client hear when it is granted a lock? On a given pool it has no connection for that.
+    pub(crate) fn waits_in_turn(&self) -> bool {
+        match self {
+            Way::Server(at) => at.plan.hears,
+            #[cfg(feature = "testing")]
+            Way::Fake(_) => false,
+        }
     }
 
     fn is_demo(&self) -> bool {
