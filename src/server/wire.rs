@@ -22,12 +22,18 @@ pub(crate) enum Wire {
 
 pub(crate) struct Own {
     stream: Stream,
-    /// What was read and belongs to no answer yet.
-    read: Vec<u8>,
+    read: Buffer,
     /// The socket's timeouts as they are set, so that a cycle need not set them again.
     timeout: Duration,
     /// Bytes were sent since the last read, and the timeout set then is right for the next one.
     sent: bool,
+}
+
+/// What was read and belongs to no answer yet, at the start of room for more. (Room that is used again
+/// need not be cleared before each read.)
+struct Buffer {
+    room: Vec<u8>,
+    filled: usize,
 }
 
 enum Stream {
@@ -50,7 +56,7 @@ impl Wire {
     }
 
     fn own(stream: Stream) -> Wire {
-        Wire::Own(Own { stream, read: Vec::new(), timeout: Duration::ZERO, sent: false })
+        Wire::Own(Own { stream, read: Buffer::new(), timeout: Duration::ZERO, sent: false })
     }
 
     /// Sends all of it by `until`; `now` is what the clock says.
@@ -108,29 +114,16 @@ impl Own {
 
     fn receive(&mut self, until: Moment) -> RedisResult<Value> {
         loop {
-            if let Some(end) = frame(&self.read)? {
-                let value = parse_redis_value(&self.read[..end]);
-                self.read.drain(..end);
+            if let Some(end) = frame(self.read.bytes())? {
+                let value = value(&self.read.bytes()[..end]);
+                self.read.forget(end);
                 return value;
             }
             // Later pieces, and later answers, have what is left of the time.
             if !std::mem::take(&mut self.sent) {
                 self.bound(Moment::now(), until)?;
             }
-            self.read_some()?;
-        }
-    }
-
-    fn read_some(&mut self) -> io::Result<()> {
-        let mut piece = [0; 4096];
-        match self.stream.read(&mut piece) {
-            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => {
-                self.read.extend_from_slice(&piece[..count]);
-                Ok(())
-            }
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
-            Err(e) => Err(e),
+            self.read.fill_from(&mut self.stream)?;
         }
     }
 
@@ -143,6 +136,55 @@ impl Own {
         }
         Ok(())
     }
+}
+
+/// The most room that stays with a connection after a large answer.
+const KEPT: usize = 64 * 1024;
+
+impl Buffer {
+    fn new() -> Buffer {
+        Buffer { room: vec![0; 512], filled: 0 }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.room[..self.filled]
+    }
+
+    /// One read; an interrupted one is no error, and brought nothing.
+    fn fill_from(&mut self, stream: &mut Stream) -> io::Result<()> {
+        if self.filled == self.room.len() {
+            self.room.resize(2 * self.filled, 0);
+        }
+        match stream.read(&mut self.room[self.filled..]) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
+                self.filled += count;
+                Ok(())
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The first bytes are done with.
+    fn forget(&mut self, count: usize) {
+        self.room.copy_within(count..self.filled, 0);
+        self.filled -= count;
+        if self.filled == 0 && self.room.len() > KEPT {
+            *self = Buffer::new();
+        }
+    }
+}
+
+/// The value of one whole answer. What our scripts answer is a string, and its frame is known already;
+/// the rest is for the redis crate.
+fn value(whole: &[u8]) -> RedisResult<Value> {
+    if let (b'$', Some(line)) = (whole[0], whole.iter().position(|&byte| byte == b'\n'))
+        && whole.len() > line + 2
+    {
+        return Ok(Value::BulkString(whole[line + 1..whole.len() - 2].to_vec()));
+    }
+    parse_redis_value(whole)
 }
 
 /// Where the first answer ends, if it is whole; an error if it is none.
@@ -256,6 +298,37 @@ mod tests {
                 assert_eq!(frame(&answer[..end]).unwrap(), None, "{:?}", String::from_utf8_lossy(&answer[..end]));
             }
         }
+    }
+
+    #[test]
+    fn an_answer_is_read_as_the_redis_crate_reads_it() {
+        for answer in
+            [&b"$0\r\n\r\n"[..], b"$5\r\nhe\r\no\r\n", b"$-1\r\n", b"+OK\r\n", b":17\r\n", b"*1\r\n$1\r\na\r\n"]
+        {
+            assert_eq!(value(answer).unwrap(), parse_redis_value(answer).unwrap());
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn answers_of_any_size_in_any_pieces_come_out_whole_and_in_order() {
+        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let sizes = [0, 1, 500, 511, 512, 513, 5_000, 300_000, 3];
+        let writer = std::thread::spawn(move || {
+            for (i, size) in sizes.into_iter().enumerate() {
+                let answer = [format!("${size}\r\n").as_bytes(), &vec![b'0' + i as u8; size], b"\r\n"].concat();
+                for piece in answer.chunks(700) {
+                    theirs.write_all(piece).unwrap();
+                }
+            }
+        });
+        let Wire::Own(mut own) = Wire::own(Stream::Unix(ours)) else { unreachable!() };
+        for (i, size) in sizes.into_iter().enumerate() {
+            let answer = own.receive(Moment::now().after(Duration::from_secs(20))).unwrap();
+            assert_eq!(answer, Value::BulkString(vec![b'0' + i as u8; size]));
+        }
+        assert!(own.read.room.len() <= KEPT);
+        writer.join().unwrap();
     }
 
     #[test]
