@@ -11,14 +11,21 @@
 //! holder that it is to become, and nobody asks Redis. A holder whose lease is over makes room by
 //! itself: a guard that was leaked must not block its process for ever.
 //!
+//! Where sections take microseconds, it takes longer to wake a thread than to be done. So with a lease that
+//! is passed on soon after it was got, the thread behind the next one is woken, too, and spins for a
+//! moment: it is awake when its turn comes. Nothing rests on that; who spins in vain goes to sleep.
+//!
 //! There is no I/O here, and no Redis: what a head knows, or a holder passes on, and its successor
 //! inherits is opaque. Nothing of it is dropped under the mutex: with a hold may go what its user
 //! gave it.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering},
+};
 
 use crate::clock::Moment;
-use crate::sync::{Mutex, Thread, current, park_until};
+use crate::sync::{AtomicU64, Mutex, SPIN, Thread, current, may_spin, park_until, spin_until};
 
 /// A hold whose lease ends by the clock.
 pub(crate) trait Tenure: Send + Sync {
@@ -30,6 +37,10 @@ pub(crate) trait Tenure: Send + Sync {
 pub(crate) struct Gate<S> {
     /// Guards who is in and who waits.
     state: Mutex<State<S>>,
+    /// The ticket that was let in last, for those who spin.
+    inside: AtomicU64,
+    /// The ticket that is next and spins.
+    ready: AtomicU64,
 }
 
 struct State<S> {
@@ -38,6 +49,10 @@ struct State<S> {
     queue: VecDeque<Waiter>,
     /// Left by a head that gave up, or a holder that passed on, for the next one.
     left: Option<S>,
+    /// When the lease was got, or passed on the last time, and whether that was a moment after the time
+    /// before.
+    moved: Moment,
+    brisk: bool,
 }
 
 struct Occupant {
@@ -76,8 +91,15 @@ pub(crate) enum Busy {
 
 impl<S> Gate<S> {
     pub(crate) fn new() -> Gate<S> {
-        let state = State { next_ticket: 0, occupant: None, queue: VecDeque::new(), left: None };
-        Gate { state: Mutex::new(state) }
+        let state = State {
+            next_ticket: 0,
+            occupant: None,
+            queue: VecDeque::new(),
+            left: None,
+            moved: Moment::PAST,
+            brisk: false,
+        };
+        Gate { state: Mutex::new(state), inside: AtomicU64::new(0), ready: AtomicU64::new(0) }
     }
 
     /// A turn if nobody is in and nobody waits.
@@ -108,13 +130,20 @@ impl<S> Gate<S> {
         idle: &dyn Fn(),
     ) -> Result<Turn<S>, Refused> {
         let ticket = {
+            let now = Moment::now();
             let mut state = self.state.lock();
             let ticket = state.ticket();
             state.queue.push_back(Waiter { ticket, thread: current(), boundless: false });
+            if state.brisk && state.moved.until(now) < SPIN && state.queue.len() == 1 {
+                self.ready.store(ticket, Ordering::Relaxed);
+            }
             ticket
         };
         loop {
             idle();
+            if self.spins_into(ticket) {
+                return Ok(self.turn(ticket));
+            }
             let wake = {
                 let _over;
                 let mut state = self.state.lock();
@@ -139,6 +168,16 @@ impl<S> Gate<S> {
             // Woken by `serve`, `look_again` and `call`, by the interrupt; or at the end of the holder's lease.
             park_until(wake);
         }
+    }
+
+    /// One that is to be ready spins for a moment; did its turn come?
+    fn spins_into(&self, ticket: u64) -> bool {
+        if self.ready.compare_exchange(ticket, 0, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        let is_in = || self.inside.load(Ordering::Acquire) == ticket;
+        spin_until(is_in);
+        is_in()
     }
 
     /// The holder may be lost: serves the queue if so.
@@ -197,12 +236,20 @@ impl<S> State<S> {
         }
     }
 
-    /// The first waiter is in from now on, as a holder if there is a tenure; `false` if nobody waits.
-    fn admit(&mut self, tenure: Option<Arc<dyn Tenure>>) -> bool {
-        let Some(next) = self.queue.pop_front() else { return false };
+    /// The first waiter is in from now on, as a holder if there is a tenure; its ticket.
+    fn admit(&mut self, tenure: Option<Arc<dyn Tenure>>) -> Option<u64> {
+        let next = self.queue.pop_front()?;
         self.occupant = Some(Occupant { ticket: next.ticket, tenure });
         next.thread.unpark();
-        true
+        Some(next.ticket)
+    }
+
+    /// The lease is passed on: who is to be ready for the next time, if that is soon?
+    fn moves(&mut self, now: Moment) -> Option<(u64, Thread)> {
+        self.brisk = may_spin() && self.moved.until(now) < SPIN;
+        self.moved = now;
+        let next = self.queue.front().filter(|_| self.brisk)?;
+        Some((next.ticket, next.thread.clone()))
     }
 
     fn note(&mut self, ticket: u64, boundless: bool) {
@@ -233,9 +280,11 @@ impl<S> Turn<S> {
     /// The head has the lock: from now on its lease says how long it is in.
     pub(crate) fn hold(&self, tenure: Arc<dyn Tenure>) {
         let _over;
+        let now = Moment::now();
         let mut state = self.gate.state.lock();
         if let Some(occupant) = state.occupant.as_mut().filter(|occupant| occupant.ticket == self.ticket) {
             _over = occupant.tenure.replace(tenure);
+            state.moved = now;
         }
     }
 
@@ -260,6 +309,7 @@ impl<S> Turn<S> {
     /// back.
     pub(crate) fn pass(self, lease: S, tenure: Arc<dyn Tenure>) -> Result<(), (Turn<S>, S)> {
         let _over;
+        let now = Moment::now();
         let mut state = self.gate.state.lock();
         if state.queue.is_empty() || !state.is_in(self.ticket) {
             drop(state);
@@ -267,8 +317,15 @@ impl<S> Turn<S> {
         }
         state.left = Some(lease);
         _over = state.occupant.take();
-        state.admit(Some(tenure));
+        if let Some(next) = state.admit(Some(tenure)) {
+            self.gate.inside.store(next, Ordering::Release);
+        }
+        let ready = state.moves(now);
         drop(state);
+        if let Some((ticket, thread)) = ready {
+            self.gate.ready.store(ticket, Ordering::Relaxed);
+            thread.unpark();
+        }
         Ok(())
     }
 }

@@ -1,6 +1,9 @@
 //! A clock that stands until the model turns it. All of shuttle's threads share one system thread.
 
-use std::cell::{Cell, RefCell};
+use std::{
+    cell::{Cell, RefCell},
+    time::Duration,
+};
 
 use crate::sync::Thread;
 
@@ -14,10 +17,16 @@ std::thread_local! {
 }
 
 impl Moment {
+    pub(crate) const PAST: Moment = Moment(0);
     pub(crate) const NEVER: Moment = Moment(u64::MAX);
 
     pub(crate) fn now() -> Moment {
         Moment(NOW.get())
+    }
+
+    /// Ticks are of a second.
+    pub(crate) fn until(self, later: Moment) -> Duration {
+        Duration::from_secs(later.0.saturating_sub(self.0))
     }
 
     pub(crate) const fn at(tick: u64) -> Moment {
