@@ -1,6 +1,8 @@
 //! What the benches share: a private server, the raw limit, medians.
 #![allow(dead_code, reason = "each bench uses a part")]
 
+pub(crate) mod queue;
+
 use std::{
     net::{TcpListener, TcpStream},
     process::{Child, Command, Stdio},
