@@ -23,7 +23,8 @@ const THREADS: usize = 8;
 const HANDOFFS: usize = 100;
 /// Who pauses for long between attempts is handed over to fewer times.
 const HANDOFF_TIME: Duration = Duration::from_secs(30);
-const SHORTEST_HOLD: Duration = Duration::from_millis(50);
+/// Long enough for the other process to have begun to wait.
+const SHORTEST_HOLD: Duration = Duration::from_millis(5);
 
 /// A contestant whose two processes are up, and what it did so far.
 struct Entry {

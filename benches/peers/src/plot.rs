@@ -12,7 +12,7 @@ const BARS: f64 = 330.0;
 const LINE: f64 = 20.0;
 const MARGIN: f64 = 16.0;
 
-const STYLE: &str = "
+pub(crate) const STYLE: &str = "
   text { font: 12px system-ui, sans-serif; fill: #1f2328 }
   .title { font-weight: 600; font-size: 14px }
   .quiet { fill: #59636e }
@@ -144,7 +144,7 @@ impl Scale {
     }
 }
 
-fn text(body: &mut String, x: f64, y: f64, class: &str, words: &str) {
+pub(crate) fn text(body: &mut String, x: f64, y: f64, class: &str, words: &str) {
     let words = words.replace('&', "&amp;").replace('<', "&lt;");
     writeln!(body, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{words}</text>").expect("a string");
 }
