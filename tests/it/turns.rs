@@ -1,6 +1,7 @@
 //! Waiting in turn: first come, first served over processes, and the lock at the moment of its release.
 
 mod dead;
+mod faults;
 mod messages;
 mod refusals;
 
