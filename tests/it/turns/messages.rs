@@ -139,3 +139,42 @@ fn a_message_that_is_no_grant_is_not_believed() {
         waiting.join().unwrap().unlock().unwrap();
     });
 }
+
+#[test]
+fn a_message_that_comes_again_makes_no_second_owner_and_takes_nothing_away() {
+    let server = Server::start();
+    let (one, other) = (client(server.url()), client(server.url()));
+    let (holder, waiter) = (lock(&one), lock(&other));
+    handed_over(&server, &holder, &waiter);
+    let guard = holder.lock().unwrap();
+    let mut observer = server.connection();
+    observer.set_read_timeout(Some(LONG)).unwrap();
+    let (granted, channel, message) = thread::scope(|scope| {
+        let waiting = scope.spawn(|| waiter.lock().unwrap());
+        await_pushed(&server, 1);
+        let entry: String = server.ask::<Vec<String>>(&["HVALS", "distlock:waiters:{k}"]).remove(0);
+        let channel = entry.splitn(3, ' ').nth(2).unwrap().to_owned();
+        let mut observer = observer.as_pubsub();
+        observer.subscribe(&channel).unwrap();
+        guard.unlock().unwrap();
+        let message: String = observer.get_message().unwrap().get_payload().unwrap();
+        (waiting.join().unwrap(), channel, message)
+    });
+    let again = || assert!(server.ask::<i64>(&["PUBLISH", &channel, &message]) >= 1);
+    // While it is held, when it is free, and when it is another's, with the same client in the queue.
+    again();
+    granted.extend(Duration::ZERO).unwrap();
+    granted.unlock().unwrap();
+    again();
+    let guard = holder.try_lock_for(PROMPT).unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| waiter.lock().unwrap());
+        await_pushed(&server, 1);
+        again();
+        thread::sleep(ms(150));
+        assert!(!waiting.is_finished(), "two owners");
+        guard.extend(Duration::ZERO).unwrap();
+        guard.unlock().unwrap();
+        waiting.join().unwrap().unlock().unwrap();
+    });
+}
