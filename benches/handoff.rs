@@ -17,7 +17,7 @@ use std::{
 };
 
 use distlock::{DistLock, LockClient, LockOptions, Wait, redis};
-use support::{Server, connect, queue::Queued, url};
+use support::{Server, connect, queue::Queued, scripts};
 
 const KEY: &str = "bench:handoff";
 const PROCESSES: [usize; 5] = [2, 4, 8, 16, 64];
@@ -229,10 +229,4 @@ fn sections(end: u64, mut section: impl FnMut() -> (u64, u64)) {
 
 fn now() -> u64 {
     SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_nanos() as u64
-}
-
-fn scripts(port: u16) -> u64 {
-    let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut connect(&url(port))).expect("INFO");
-    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")).unwrap_or("0");
-    line.split(',').next().and_then(|n| n.parse().ok()).unwrap_or(0)
 }

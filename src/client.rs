@@ -199,6 +199,14 @@ const NEEDS_TLS: &str =
 
 impl ClientOptions {
     /// The defaults: an `io_timeout` of 1 s, at most 8 connections, the address as the name.
+    ///
+    /// ```
+    /// use distlock::ClientOptions;
+    ///
+    /// let client = ClientOptions::new().name("orders").open("redis://127.0.0.1/")?;
+    /// # let _ = client;
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
     #[must_use]
     pub fn new() -> ClientOptions {
         ClientOptions { name: None, io_timeout: Duration::from_secs(1), max_connections: 8 }

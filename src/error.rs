@@ -86,12 +86,42 @@ pub enum ErrorKind {
 
 impl Error {
     /// What to do about it.
+    ///
+    /// ```
+    /// use distlock::{DistLock, ErrorKind, LockClient};
+    ///
+    /// // Nobody listens on port 1.
+    /// let lock = DistLock::new(&LockClient::open("redis://127.0.0.1:1/")?, "orders:42");
+    /// let status = match lock.try_lock() {
+    ///     Ok(guard) => return guard.unlock(),
+    ///     Err(e) => match e.kind() {
+    ///         ErrorKind::Taken => 409,
+    ///         _ if e.is_transient() => 503,
+    ///         _ => 500,
+    ///     },
+    /// };
+    /// assert_eq!(status, 503);
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Does somebody else have the lock?
+    /// Does somebody else have the lock? [`optional`](crate::OptionalExt::optional) asks that, too.
+    ///
+    /// ```no_run
+    /// # use distlock::{DistLock, LockClient};
+    /// # fn main() -> distlock::Result<()> {
+    /// # let lock = DistLock::new(&LockClient::open("redis://127.0.0.1/")?, "orders:42");
+    /// match lock.try_lock() {
+    ///     Ok(guard) => guard.unlock()?,
+    ///     Err(e) if e.is_taken() => println!("another worker has it"),
+    ///     Err(e) => return Err(e),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn is_taken(&self) -> bool {
         self.kind() == ErrorKind::Taken
@@ -99,6 +129,17 @@ impl Error {
 
     /// Could the same call succeed later, with nothing changed here? `Unreachable`, `Exhausted` and
     /// `Unavailable` could. (So could `Taken`, which has [a question of its own](Error::is_taken).)
+    ///
+    /// ```
+    /// use distlock::{DistLock, LockClient};
+    ///
+    /// // Nobody listens on port 1: that may change.
+    /// let lock = DistLock::new(&LockClient::open("redis://127.0.0.1:1/")?, "orders:42");
+    /// assert!(lock.try_lock().unwrap_err().is_transient());
+    /// // An address that is none stays so.
+    /// assert!(!LockClient::open("10.0.0.7").unwrap_err().is_transient());
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self.kind(), ErrorKind::Unreachable | ErrorKind::Exhausted | ErrorKind::Unavailable)

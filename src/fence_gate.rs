@@ -49,6 +49,15 @@ pub struct FenceGate {
 
 impl FenceGate {
     /// Makes a gate in the Redis of `client`, whose highest fence stands in `key`. No I/O.
+    ///
+    /// ```
+    /// use distlock::{FenceGate, LockClient};
+    ///
+    /// let client = LockClient::open("redis://127.0.0.1/")?;
+    /// let gate = FenceGate::new(&client, "orders:42:fence");
+    /// assert_eq!(gate.key(), "orders:42:fence");
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
     pub fn new(client: &LockClient, key: impl AsRef<str>) -> FenceGate {
         FenceGate { client: client.clone(), key: key.as_ref().into() }
     }
@@ -129,7 +138,7 @@ impl FenceGate {
         self.write(fence, |connection| script.invoke(connection))
     }
 
-    /// The key that holds the highest fence. Does not block.
+    /// The key that holds the highest fence. Does not block. [`new`](FenceGate::new) has an example.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key

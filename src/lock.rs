@@ -240,6 +240,14 @@ impl DistLock {
     }
 
     /// The key, as it was given. Does not block.
+    ///
+    /// ```
+    /// use distlock::{DistLock, LockClient};
+    ///
+    /// let lock = DistLock::new(&LockClient::open("redis://127.0.0.1/")?, "orders:42");
+    /// assert_eq!(lock.key(), "orders:42");
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
     #[must_use]
     pub fn key(&self) -> &str {
         &self.0.local.key.text

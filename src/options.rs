@@ -31,7 +31,7 @@ pub struct LockOptions {
     wait: Wait,
 }
 
-/// How a lock waits for other processes.
+/// How a lock waits for other processes. [`LockOptions::wait`] has an example.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Wait {
@@ -71,6 +71,14 @@ const MOST_PASSES: u8 = 16;
 
 impl LockOptions {
     /// The defaults: a ttl of 30 s, renewed while held; a wait rides out 30 s of outage.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use distlock::LockOptions;
+    ///
+    /// const SHORT: LockOptions = LockOptions::new().ttl(Duration::from_secs(5));
+    /// # let _ = SHORT;
+    /// ```
     #[must_use]
     pub const fn new() -> LockOptions {
         LockOptions {
@@ -154,6 +162,13 @@ impl LockOptions {
     }
 
     /// How to wait for other processes. Defaults to [`Wait::InTurn`].
+    ///
+    /// ```
+    /// use distlock::{LockOptions, Wait};
+    ///
+    /// const AMONG_STRANGERS: LockOptions = LockOptions::new().wait(Wait::Spin);
+    /// # let _ = AMONG_STRANGERS;
+    /// ```
     #[must_use]
     pub const fn wait(mut self, w: Wait) -> LockOptions {
         self.wait = w;
@@ -165,6 +180,14 @@ impl LockOptions {
     /// whoever waits longest, for at most 50 ms since it was taken from Redis, and while a third of the
     /// ttl, or 250 ms, is left of it; never with [`Renew::Never`]. Defaults to 16, which is the most; 0
     /// turns it off.
+    ///
+    /// ```
+    /// use distlock::LockOptions;
+    ///
+    /// // Strictly in turn over all processes, whose threads then pay the way to Redis each time.
+    /// const ALL_ALIKE: LockOptions = LockOptions::new().local_passes(0);
+    /// # let _ = ALL_ALIKE;
+    /// ```
     #[must_use]
     pub const fn local_passes(mut self, n: u8) -> LockOptions {
         self.local_passes = n;

@@ -173,3 +173,10 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
+
+/// How many scripts were called by their hashes, as the server counted them.
+pub(crate) fn scripts(port: u16) -> u64 {
+    let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut connect(&url(port))).expect("INFO");
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")).unwrap_or("0");
+    line.split(',').next().and_then(|n| n.parse().ok()).unwrap_or(0)
+}

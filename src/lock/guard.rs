@@ -108,6 +108,15 @@ impl DistLockGuard {
     }
 
     /// The key, as it was given. Does not block.
+    ///
+    /// ```no_run
+    /// # use distlock::{DistLock, LockClient};
+    /// # fn main() -> distlock::Result<()> {
+    /// let guard = DistLock::new(&LockClient::open("redis://127.0.0.1/")?, "orders:42").lock()?;
+    /// println!("{} with fence {}", guard.key(), guard.fence());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn key(&self) -> &str {
         &self.held.key.text

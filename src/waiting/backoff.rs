@@ -25,6 +25,13 @@ pub struct Backoff {
 
 impl Backoff {
     /// 3 spins, a first pause of 2 ms, a cap of 50 ms.
+    ///
+    /// ```
+    /// use distlock::Backoff;
+    ///
+    /// assert_eq!(Backoff::new(), Backoff::new().spins(3));
+    /// assert_eq!(Backoff::new(), Backoff::default());
+    /// ```
     pub const fn new() -> Backoff {
         Backoff { spins: 3, first_pause: Duration::from_millis(2), cap: Duration::from_millis(50) }
     }

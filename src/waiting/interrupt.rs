@@ -49,6 +49,14 @@ struct Shared {
 
 impl Interrupt {
     /// Makes one that is not interrupted yet.
+    ///
+    /// ```
+    /// use distlock::{Interrupt, LockOptions};
+    ///
+    /// let interrupt = Interrupt::new();
+    /// let options = LockOptions::new().interrupt(&interrupt);
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub fn new() -> Interrupt {
         Interrupt::default()
@@ -75,6 +83,15 @@ impl Interrupt {
     }
 
     /// Was it interrupted? Does not block.
+    ///
+    /// ```
+    /// use distlock::Interrupt;
+    ///
+    /// let interrupt = Interrupt::new();
+    /// assert!(!interrupt.is_interrupted());
+    /// interrupt.interrupt();
+    /// assert!(interrupt.is_interrupted());
+    /// ```
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         self.shared.interrupted.load(Acquire)
