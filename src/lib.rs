@@ -109,13 +109,16 @@ mod guarded;
 pub mod guide;
 mod keeping;
 mod lock;
+mod manager;
 mod nodes;
 mod optional;
 mod options;
 mod server;
+mod stamp;
 mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod timestamp_lock;
 mod token;
 mod waiting;
 
@@ -124,8 +127,11 @@ pub use error::{Error, ErrorKind, Result};
 pub use fence_gate::FenceGate;
 pub use keeping::{Lost, LostReason, Renew};
 pub use lock::{DistLock, DistLockGuard, Holder};
+pub use manager::LockManager;
 pub use optional::OptionalExt;
 pub use options::{LockOptions, Wait};
+pub use stamp::{StampClock, StampUnit};
+pub use timestamp_lock::{TimestampLock, TimestampLockGuard, TimestampOptions};
 pub use waiting::{Backoff, Interrupt};
 
 pub use {r2d2, redis};

@@ -298,7 +298,8 @@ impl DistLock {
     }
 }
 
-fn check_key(key: &str) -> Result<()> {
+/// Some lock's bookkeeping cannot be locked.
+pub(crate) fn check_key(key: &str) -> Result<()> {
     match Key::reserved(key) {
         Some(prefix) => {
             let text =

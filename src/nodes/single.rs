@@ -1,5 +1,7 @@
 //! One server.
 
+mod stamps;
+
 use std::{
     sync::{
         Arc,
@@ -14,7 +16,7 @@ use redis::Value;
 
 use super::{
     Ask, Attempt, Attempted, Condition, Go, Heard, Key, Nodes, NotAfter, Order, Outcome, Owner, Performed, Sent,
-    Unwritten, Verdict, Writes, Written, remaining,
+    Stamped, Stamping, Stands, Unstamp, Unwritten, Verdict, Writes, Written, remaining,
 };
 use crate::clock::Moment;
 use crate::server::script::{Guarded, Left, Released, Renewed, Request, Try, Verb, Wait, without_number};
@@ -333,6 +335,14 @@ impl Nodes for Single {
 
     fn is_down(&self) -> bool {
         self.link.health().is_down()
+    }
+
+    fn stamp(&self, key: &Key, how: &Stamping, io: Duration) -> Result<Result<Stamped, Stands>, Failure> {
+        self.write_stamp(key, how, io)
+    }
+
+    fn unstamp(&self, key: &Key, how: &Stamping, stamp: u64, io: Duration) -> Result<Unstamp, Failure> {
+        self.delete_stamp(key, how, stamp, io)
     }
 
     fn until(&self, not_after: NotAfter) -> Duration {

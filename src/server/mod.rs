@@ -44,6 +44,13 @@ pub(crate) fn ask(link: &dyn Link, request: &Request<'_>, until: Moment) -> Repl
     link.call(&request.pack(How::Source), until).after(reply)
 }
 
+/// Runs one script that must not be executed twice.
+pub(crate) fn ask_once(link: &dyn Link, request: &Request<'_>, until: Moment) -> Reply {
+    let reply = link.call_once(&request.pack(How::Hash), until);
+    // Not known, so not executed.
+    if reply.is_no_script() { link.call_once(&request.pack(How::Source), until) } else { reply }
+}
+
 /// Runs a guarded write, once.
 pub(crate) fn write(link: &dyn Link, write: &Guarded<'_>, n: u64, until: Moment) -> Reply {
     let reply = link.call_once(&write.pack(How::Hash, n), until);

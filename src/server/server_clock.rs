@@ -38,6 +38,12 @@ impl ServerClock {
         Some(pair.not_after(now, io))
     }
 
+    /// The server's time at `now`, or a little less; `None` while it is not known.
+    pub(crate) fn at(&self, now: Moment) -> Option<u64> {
+        let pair = (*self.0.lock())?;
+        Some(pair.micros.saturating_add(micros(pair.received.until(now))))
+    }
+
     /// How long from now until the server's clock has passed `not_after`.
     pub(crate) fn until(&self, not_after: u64) -> Duration {
         let Some(pair) = *self.0.lock() else { return Duration::ZERO };

@@ -14,13 +14,14 @@ use std::{
     time::Duration,
 };
 
-use log::{trace, warn};
+use log::trace;
 
 use super::asker::{Asker, Refusal, TooLate, Won};
 use super::gate::Turn;
 use super::interrupt::Interrupt;
 use super::mailbox::Mail;
 use super::place::{self, Belief, Place};
+use super::saying;
 use super::seat::{Left, Seat};
 use crate::clock::Moment;
 use crate::keeping::{Grant, lease};
@@ -48,7 +49,7 @@ pub(super) enum Paused {
 }
 
 /// A PTTL is rounded, and the key must be gone when we ask.
-const AFTER_EXPIRY: Duration = Duration::from_millis(2);
+pub(super) const AFTER_EXPIRY: Duration = Duration::from_millis(2);
 /// A granted lease is short: a section that is longer than this has it renewed.
 const BRIEF: Duration = Duration::from_millis(100);
 
@@ -286,8 +287,7 @@ impl<'a> Head<'a> {
     fn say_endless(&mut self, remaining: Option<Duration>) {
         let Some(seat) = self.seat.as_mut().filter(|_| remaining.is_none()) else { return };
         if !std::mem::replace(&mut seat.said.endless, true) {
-            let key = &self.asker.local.key.text;
-            warn!("lock {key:?} is held without a ttl: unless its holder releases it, nobody gets it");
+            saying::endless(&self.asker.local.key.text);
         }
     }
 
@@ -295,15 +295,7 @@ impl<'a> Head<'a> {
     pub(super) fn say_failing(&mut self, failure: &Failure, deadline: Option<Moment>) {
         let Some(seat) = self.seat.as_mut().filter(|seat| !seat.said.failing) else { return };
         seat.said.failing = true;
-        let (name, limit) = (&self.asker.keeper.name, self.asker.manner.unreachable_after);
-        match deadline {
-            Some(deadline) => {
-                let left = Moment::now().until(deadline);
-                warn!("redis {name:?} gives no lock, trying for {left:?} more: {failure}");
-            }
-            None if limit == Duration::MAX => warn!("redis {name:?} gives no lock, trying until it does: {failure}"),
-            None => warn!("redis {name:?} gives no lock, trying for {limit:?}: {failure}"),
-        }
+        saying::failing(&self.asker.keeper.name, failure, deadline, self.asker.manner.unreachable_after);
     }
 }
 
@@ -325,7 +317,7 @@ fn is_refusal(failure: &Failure) -> bool {
     matches!(failure.class, Class::Denied | Class::WrongType) || failure.to_string().starts_with("OOM")
 }
 
-fn random() -> u64 {
+pub(super) fn random() -> u64 {
     RandomState::new().hash_one(0)
 }
 

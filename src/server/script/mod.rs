@@ -13,7 +13,7 @@ pub(crate) mod pack;
 
 use std::sync::LazyLock;
 
-pub(crate) use answer::{HandsOver, Left, Queued, Released, Renewed, Try, Wait};
+pub(crate) use answer::{HandsOver, Left, Queued, Released, Renewed, Stamp, Try, Unstamp, Wait};
 pub(crate) use guarded::{Condition, Guarded, Writes, Written};
 pub(crate) use message::Message;
 pub(crate) use names::{Names, RESERVED};
@@ -39,6 +39,8 @@ script!(LEAVE, "leave.lua");
 script!(RENEW, "renew.lua");
 script!(FORCE, "force.lua");
 script!(PROBE, "probe.lua");
+script!(STAMP, "stamp.lua");
+script!(UNSTAMP, "unstamp.lua");
 
 impl Script {
     fn new(source: &str) -> Script {
@@ -139,6 +141,22 @@ pub(crate) enum Verb<'a> {
     Force,
     /// Try every command that the scripts use, on a key that does not outlive the script.
     Probe,
+    /// Take a lock of the timestamp protocol. `now`: ms by this machine's clock; `None`: by the server's.
+    /// `least`: so many ms of the stamp must be left.
+    Stamp {
+        stamp: u64,
+        unit: u64,
+        now: Option<u64>,
+        least: u64,
+        expires: bool,
+        not_after: u64,
+    },
+    /// Free one.
+    Unstamp {
+        stamp: u64,
+        unit: u64,
+        now: Option<u64>,
+    },
 }
 
 /// One call of one script.
@@ -183,6 +201,13 @@ impl Request<'_> {
             Verb::Renew { token, ttl, fence } => to(&RENEW, &[Text(token), Number(ttl), Number(fence), Number(0)]),
             Verb::Force => to(&FORCE, &[]),
             Verb::Probe => to(&PROBE, &[]),
+            Verb::Stamp { stamp, unit, now, least, expires, not_after } => {
+                let [stamp, unit, least, not_after] = [stamp, unit, least, not_after].map(Number);
+                to(&STAMP, &[stamp, unit, now.map_or(Text(""), Number), least, Number(expires.into()), not_after])
+            }
+            Verb::Unstamp { stamp, unit, now } => {
+                to(&UNSTAMP, &[Number(stamp), Number(unit), now.map_or(Text(""), Number)])
+            }
         }
     }
 }
