@@ -71,6 +71,15 @@ mod tests {
 
     proptest! {
         #[test]
+        fn processes_with_digits_of_their_own_never_write_equal_stamps(
+            mine in (0u64..1 << 52, 1u64..1 << 40, 0u64..500),
+            yours in (0u64..1 << 52, 1u64..1 << 40, 500u64..1000),
+        ) {
+            let stamp = |(now, ttl, digits)| StampUnit::Milliseconds.stamp(now, ttl, Some(digits));
+            prop_assert_ne!(stamp(mine), stamp(yours));
+        }
+
+        #[test]
         fn no_stamp_ends_before_the_ttl_or_a_second_after_it(now in 0u64..1 << 52, ttl in 1u64..1 << 40, digits in 0u64..1000) {
             for (unit, digits) in [(StampUnit::Milliseconds, None), (StampUnit::Milliseconds, Some(digits)), (StampUnit::Seconds, None)] {
                 let end = unit.stamp(now, ttl, digits) * unit.millis();

@@ -9,6 +9,7 @@ mod examples;
 mod faults;
 mod first_errors;
 mod guide;
+mod interop;
 mod keeping;
 mod laws;
 mod processes;

@@ -38,7 +38,10 @@ fn worker() {
         "panicking logger" => crate::faults::panicking_logger(&url),
         other => match other.strip_prefix("contend ") {
             Some(orders) => crate::faults::contender::contend(orders, &url),
-            None => panic!("no such task: {other}"),
+            None => match other.strip_prefix("beside ") {
+                Some(what) => crate::interop::count(what, &url),
+                None => panic!("no such task: {other}"),
+            },
         },
     }
 }
