@@ -38,6 +38,9 @@
 //! - [`DistLock`]: a lock for one key; [`LockOptions`] says how long a crashed holder blocks others,
 //!   how it is renewed, and how it waits.
 //! - [`DistLockGuard`]: a held lock. [`FenceGate`]: the protected side of its fence, for data in Redis.
+//! - [`LockManager`]: deployments by name, for programs that learn them while they run; holds by a token of
+//!   the caller's, without a guard.
+//! - [`TimestampLock`]: the protocol of old fleets (SETNX, GETSET), for interoperation only.
 //! - [`Error`] with its [`ErrorKind`]: what to do. Somebody else having the lock is an error, too, as
 //!   with [`std::sync::Mutex::try_lock`]; [`OptionalExt::optional`] makes an `Option` of it.
 //! - [`Interrupt`]: ends waits from another thread. [`Wait`] and [`Backoff`]: how they wait for other
@@ -49,7 +52,7 @@
 //! - [Moving from `Mutex`](guide::from_mutex): eleven things that people get wrong.
 //! - [Choosing](guide::choosing): which lock for which need; how to choose the options.
 //! - [Operating](guide::operating): what stands in Redis, rights, settings, sizes, log lines.
-//! - [Names](guide::names): what `std`, `parking_lot`, Java and Redisson call it.
+//! - [Names](guide::names): what `std`, `parking_lot`, Java, Redisson and others call it.
 //!
 //! # What it promises
 //!

@@ -213,6 +213,15 @@ impl TimestampLock {
     }
 
     /// The key, as it was given. Does not block.
+    ///
+    /// ```
+    /// # use distlock::{LockClient, TimestampLock};
+    /// # fn main() -> distlock::Result<()> {
+    /// # let client = LockClient::open("redis://127.0.0.1/")?;
+    /// assert_eq!(TimestampLock::new(&client, "lock.orders").key(), "lock.orders");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn key(&self) -> &str {
         &self.0.local.key.text

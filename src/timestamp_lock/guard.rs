@@ -57,6 +57,15 @@ impl TimestampLockGuard {
     }
 
     /// The key, as it was given. Does not block.
+    ///
+    /// ```no_run
+    /// # use distlock::TimestampLock;
+    /// # fn work(lock: &TimestampLock) -> distlock::Result<()> {
+    /// let guard = lock.lock()?;
+    /// println!("{} is mine", guard.key());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key.text
@@ -64,6 +73,15 @@ impl TimestampLockGuard {
 
     /// The value of the key in Redis: the end of the hold, in the lock's [unit](crate::StampUnit) since 1970.
     /// Does not block.
+    ///
+    /// ```no_run
+    /// # use distlock::TimestampLock;
+    /// # fn work(lock: &TimestampLock) -> distlock::Result<()> {
+    /// let guard = lock.lock()?;
+    /// println!("it ends at {} ms since 1970", guard.stamp());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn stamp(&self) -> u64 {
         self.stamp
@@ -72,12 +90,36 @@ impl TimestampLockGuard {
     /// Is the lock held still, as far as the local clock can tell? No I/O, does not block.
     ///
     /// Counted from before the stamp was written, less 1 % of the ttl and 2 ms. Once false it stays false.
+    ///
+    /// ```no_run
+    /// # use distlock::TimestampLock;
+    /// # fn work(lock: &TimestampLock) -> distlock::Result<()> {
+    /// let guard = lock.lock()?;
+    /// for row in 0..1_000_000 {
+    ///     if !guard.is_valid() {
+    ///         break;
+    ///     }
+    ///     println!("{row}"); // one step of the work
+    /// }
+    /// guard.unlock()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
     }
 
     /// How long the hold is good; zero when it is over. No I/O, does not block.
+    ///
+    /// ```no_run
+    /// # use distlock::TimestampLock;
+    /// # fn work(lock: &TimestampLock) -> distlock::Result<()> {
+    /// let guard = lock.lock()?;
+    /// println!("{:?} are left for the work", guard.remaining());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn remaining(&self) -> Duration {
         if self.keeper.is_inherited() { Duration::ZERO } else { Moment::now().until(self.valid) }

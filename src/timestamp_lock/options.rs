@@ -66,6 +66,13 @@ impl TimestampOptions {
     }
 
     /// How long a hold lasts at most: it is not renewed. Defaults to 30 s; from 10 ms to a year.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use distlock::TimestampOptions;
+    /// let options = TimestampOptions::new().ttl(Duration::from_secs(10));
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub const fn ttl(mut self, d: Duration) -> TimestampOptions {
         self.ttl = d;
@@ -73,6 +80,12 @@ impl TimestampOptions {
     }
 
     /// In what the stamps of this key count. Defaults to milliseconds.
+    ///
+    /// ```
+    /// # use distlock::{StampUnit, TimestampOptions};
+    /// let options = TimestampOptions::new().unit(StampUnit::Seconds);
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub const fn unit(mut self, u: StampUnit) -> TimestampOptions {
         self.unit = u;
@@ -80,6 +93,12 @@ impl TimestampOptions {
     }
 
     /// By which clock stamps are written and judged. Defaults to the server's.
+    ///
+    /// ```
+    /// # use distlock::{StampClock, TimestampOptions};
+    /// let options = TimestampOptions::new().clock(StampClock::Client);
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub const fn clock(mut self, c: StampClock) -> TimestampOptions {
         self.clock = c;
@@ -109,6 +128,12 @@ impl TimestampOptions {
     ///
     /// By default Redis removes the key when its stamp is over. Who takes a lock with GETSET must then expect
     /// to find nothing; a client that cannot, though a release has the same effect, is what this is for.
+    ///
+    /// ```
+    /// # use distlock::TimestampOptions;
+    /// let options = TimestampOptions::new().keep_key();
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub const fn keep_key(mut self) -> TimestampOptions {
         self.expires = false;
@@ -116,6 +141,13 @@ impl TimestampOptions {
     }
 
     /// As [`LockOptions::unreachable_after`](crate::LockOptions::unreachable_after). Defaults to 30 s.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use distlock::TimestampOptions;
+    /// let options = TimestampOptions::new().unreachable_after(Duration::from_secs(5));
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub const fn unreachable_after(mut self, d: Duration) -> TimestampOptions {
         self.unreachable_after = d;
@@ -123,6 +155,13 @@ impl TimestampOptions {
     }
 
     /// How attempts are paced. Defaults to [`Backoff::new`]: 3 at once, then pauses of 2 to 50 ms.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use distlock::{Backoff, TimestampOptions};
+    /// let options = TimestampOptions::new().backoff(Backoff::new().cap(Duration::from_millis(200)));
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub const fn backoff(mut self, b: Backoff) -> TimestampOptions {
         self.backoff = b;
@@ -130,6 +169,12 @@ impl TimestampOptions {
     }
 
     /// What ends waits from another thread. Defaults to nothing.
+    ///
+    /// ```
+    /// # use distlock::{Interrupt, TimestampOptions};
+    /// let options = TimestampOptions::new().interrupt(&Interrupt::new());
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub fn interrupt(mut self, i: &Interrupt) -> TimestampOptions {
         self.interrupt = Some(i.clone());

@@ -20,4 +20,4 @@ for _ in range(int(sys.argv[2])):
         time.sleep(0.001)
         redis.set("n", n + 1)
         redis.rpush("order", "python-redis-lock")
-    time.sleep(0.003)
+    time.sleep(0.02)
