@@ -87,13 +87,16 @@ fn a_stamp_of_an_old_client_is_waited_for_and_taken_when_it_is_over() {
     every_server(|way| {
         for unit in [StampUnit::Milliseconds, StampUnit::Seconds] {
             let lock = lock(way, &NEW.unit(unit));
-            // It crashed, and left no ttl: whole seconds, and with a fraction as Python writes them.
-            let (ends, text) = match unit {
+            // It crashed, and left no ttl. A second counts to its end, also with a fraction as Python writes it.
+            let (over, text) = match unit {
                 StampUnit::Seconds => {
-                    let ends = now(way) / 1000 + 1;
-                    (ends * 1000, format!("{ends}.25"))
+                    let last = now(way) / 1000 + 1;
+                    ((last + 1) * 1000, format!("{last}.25"))
                 }
-                _ => (now(way) + 700, (now(way) + 700).to_string()),
+                _ => {
+                    let last = now(way) + 700;
+                    (last + 1, last.to_string())
+                }
             };
             let _: () = way.ask(&["SET", "k", &text]);
             assert_taken(lock.try_lock());
@@ -101,7 +104,7 @@ fn a_stamp_of_an_old_client_is_waited_for_and_taken_when_it_is_over() {
             assert_eq!(way.value("k").as_deref(), Some(&*text), "losers write nothing");
             let guard = lock.lock().unwrap();
             let at = now(way);
-            assert!(at > ends && at < ends + 1000 + 2 * BOUND.as_millis() as u64, "{unit:?}: {at}, {ends}");
+            assert!(at >= over && at < over + BOUND.as_millis() as u64, "{unit:?}: {at}, {over}");
             assert_eq!(way.value("k"), Some(guard.stamp().to_string()));
             guard.unlock().unwrap();
             assert_eq!(way.value("k"), None);
@@ -210,6 +213,16 @@ fn what_cannot_be_asked_is_an_error_in_time() {
     let reserved = TimestampLock::new(&client, "distlock:fence:{k}");
     assert_kind(reserved.try_lock(), ErrorKind::InvalidOption);
     assert_kind(TimestampLock::with_options(&client, "distlock:queue", &NEW), ErrorKind::InvalidOption);
+}
+
+#[cfg(feature = "testing")]
+#[test]
+fn a_fake_says_that_it_has_no_stamps() {
+    let (client, _fake) = distlock::testing::client();
+    let lock = TimestampLock::new(&client, "k");
+    let error = assert_kind(lock.lock(), ErrorKind::InvalidOption);
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains("needs one Redis server"), "{cause}");
 }
 
 /// A server behind a proxy, with a lock whose connection has been used before.
