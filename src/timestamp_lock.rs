@@ -279,3 +279,60 @@ impl fmt::Debug for TimestampLock {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use redis::Value;
+
+    use super::*;
+    use crate::nodes::Single;
+    use crate::server::{Health, Link, Reply, script::Command};
+
+    /// A server whose first answer comes when the stamp that it is about is over.
+    #[derive(Debug, Default)]
+    struct Slow {
+        health: Health,
+        calls: AtomicUsize,
+    }
+
+    const TTL: Duration = Duration::from_millis(60);
+
+    impl Link for Slow {
+        fn call(&self, _: &Command, _: Moment) -> Reply {
+            unreachable!("nothing of a stamp is sent twice")
+        }
+
+        fn call_once(&self, _: &Command, _: Moment) -> Reply {
+            let answer = match self.calls.fetch_add(1, SeqCst) {
+                0 => {
+                    std::thread::sleep(TTL);
+                    "held 60 1764547200000000 1"
+                }
+                1 => "2 1",
+                _ => "held 60 1764547200000000 1",
+            };
+            Reply { answer: Ok(Value::BulkString(answer.into())), ghost: false, at: Moment::now() }
+        }
+
+        fn call_all(&self, _: &[Command], _: Moment) -> Vec<Reply> {
+            unreachable!("nothing is renewed")
+        }
+
+        fn health(&self) -> &Health {
+            &self.health
+        }
+    }
+
+    #[test]
+    fn a_stamp_that_was_over_before_there_was_a_guard_becomes_none() {
+        let link = Arc::new(Slow::default());
+        link.health.clock.set(1_764_547_200_000_000, Moment::now());
+        let client = LockClient::of("slow", Arc::new(Single::new(Arc::clone(&link) as _)), Duration::from_secs(1));
+        let lock = TimestampLock::with_options(&client, "k", &TimestampOptions::new().ttl(TTL)).unwrap();
+        let guard = lock.try_lock_for(Duration::from_secs(5)).unwrap();
+        assert!(guard.is_valid());
+        assert_eq!(link.calls.load(SeqCst), 3, "the first one was given back, another was taken");
+    }
+}

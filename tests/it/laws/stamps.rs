@@ -102,7 +102,7 @@ fn a_stamp_of_an_old_client_is_waited_for_and_taken_when_it_is_over() {
             assert_taken(lock.try_lock());
             assert_taken(lock.try_lock_for(ms(50)));
             assert_eq!(way.value("k").as_deref(), Some(&*text), "losers write nothing");
-            let guard = lock.lock().unwrap();
+            let guard = lock.try_lock_for(LONG).unwrap();
             let at = now(way);
             assert!(at >= over && at < over + BOUND.as_millis() as u64, "{unit:?}: {at}, {over}");
             assert_eq!(way.value("k"), Some(guard.stamp().to_string()));
@@ -153,7 +153,7 @@ fn threads_of_several_clients_take_turns_and_count_exactly() {
                     let lock = lock.clone();
                     scope.spawn(move || {
                         for _ in 0..SECTIONS {
-                            let guard = lock.lock().unwrap();
+                            let guard = lock.try_lock_for(LONG).unwrap();
                             let n: u64 = way.value("n").map_or(0, |n| n.parse().unwrap());
                             let _: () = way.ask(&["SET", "n", &(n + 1).to_string()]);
                             guard.unlock().unwrap();
