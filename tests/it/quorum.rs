@@ -380,3 +380,66 @@ fn a_release_reaches_a_node_that_was_away_when_it_is_back_before_the_lease_ends(
     guard.unlock().unwrap();
     eventually(ms(4000), "released there, too", || value(&servers[2]).is_none());
 }
+
+#[test]
+fn cut_off_from_a_majority_a_lock_is_lost_by_the_clock_before_another_has_it() {
+    let servers = servers(3);
+    let proxies: Vec<_> = servers.iter().map(|server| Proxy::to(server.port())).collect();
+    let cut_off = ClientOptions::new().io_timeout(ms(300)).open_nodes(proxies.iter().map(Proxy::url)).unwrap();
+    let (one, other) = (warm(&cut_off, ms(1500)), lock(&client(&servers), ms(1500)));
+    let guard = one.lock().unwrap();
+    assert!(!guard.wait_lost_for(ms(3000)), "renewed");
+    for proxy in &proxies[..2] {
+        proxy.block(Way::Request);
+        proxy.block(Way::Reply);
+    }
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| other.try_lock_for(LONG).unwrap());
+        assert!(guard.wait_lost_for(ms(1500) + SLACK));
+        let lost = Instant::now();
+        assert!(!guard.is_valid());
+        let next = waiting.join().unwrap();
+        assert!(next.fence() > guard.fence());
+        assert!(lost.elapsed() < ms(1500) + SLACK);
+    });
+    assert_eq!(guard.unlock().unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[test]
+fn a_partition_from_a_minority_is_not_noticed() {
+    let servers = servers(5);
+    let proxies: Vec<_> = servers.iter().map(|server| Proxy::to(server.port())).collect();
+    let client = ClientOptions::new().io_timeout(ms(300)).open_nodes(proxies.iter().map(Proxy::url)).unwrap();
+    let lock = warm(&client, ms(1500));
+    let guard = lock.lock().unwrap();
+    for proxy in &proxies[3..] {
+        proxy.block(Way::Request);
+        proxy.block(Way::Reply);
+    }
+    assert!(!guard.wait_lost_for(ms(5000)));
+    guard.unlock().unwrap();
+    let fence = lock.try_lock().unwrap().fence();
+    proxies.iter().for_each(Proxy::heal);
+    assert!(lock.try_lock_for(LONG).unwrap().fence() > fence);
+}
+
+#[test]
+fn clocks_that_are_hours_apart_make_no_fence_that_falls() {
+    let servers = servers(3);
+    let hour = 3_600_000_000_u64;
+    let now = servers[0].ask::<(u64, u64)>(&["TIME"]).0 * 1_000_000;
+    // As servers would have left it whose clocks stand so far ahead, and were set right.
+    for (server, ahead) in servers.iter().zip([0, hour, 5 * hour]) {
+        let _: () = server.ask(&["SET", "distlock:fence:{k}", &(now + ahead).to_string()]);
+    }
+    let clients = [client(&servers), client(&servers)];
+    let mut last = 0;
+    for i in 0..12 {
+        servers[i % 3].pause();
+        let guard = lock(&clients[i % 2], ms(3000)).try_lock_for(LONG).unwrap();
+        assert!(guard.fence() > last, "{} after {last}", guard.fence());
+        last = guard.fence();
+        servers[i % 3].resume();
+        guard.unlock().unwrap();
+    }
+}
