@@ -5,6 +5,8 @@
 
 #[cfg(feature = "testing")]
 mod fake;
+#[cfg(unix)]
+mod quorum;
 mod single;
 
 #[cfg(feature = "testing")]
@@ -12,7 +14,7 @@ use std::sync::Weak;
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::clock::Moment;
-use crate::server::script::{Names, RESERVED};
+use crate::server::script::{Left, Names, RESERVED, Released, Renewed};
 use crate::server::{Class, Failure};
 use crate::stamp::{StampClock, StampUnit};
 
@@ -20,6 +22,8 @@ pub(crate) use crate::server::script::{Condition, HandsOver, Message, Queued, Un
 pub(crate) use crate::server::{Go, Heard};
 #[cfg(feature = "testing")]
 pub(crate) use fake::Fake;
+#[cfg(unix)]
+pub(crate) use quorum::Quorum;
 pub(crate) use single::Single;
 
 /// A lock's key, with the names of everything it has in Redis.
@@ -154,6 +158,35 @@ pub(crate) enum Verdict {
     NotYet,
 }
 
+impl From<Renewed> for Verdict {
+    fn from(renewed: Renewed) -> Verdict {
+        match renewed {
+            Renewed::Yes => Verdict::Ours,
+            Renewed::Others => Verdict::Others,
+            Renewed::Gone => Verdict::Gone,
+        }
+    }
+}
+
+impl From<Released> for Verdict {
+    fn from(released: Released) -> Verdict {
+        match released {
+            Released::Freed | Released::HandedOver | Released::Unannounced => Verdict::Ours,
+            Released::Others => Verdict::Others,
+            Released::Gone => Verdict::Gone,
+        }
+    }
+}
+
+impl From<Left> for Verdict {
+    fn from(left: Left) -> Verdict {
+        match left {
+            Left::Final => Verdict::Final,
+            Left::NotYet => Verdict::NotYet,
+        }
+    }
+}
+
 /// What came of an order.
 #[derive(Debug)]
 pub(crate) struct Performed {
@@ -229,6 +262,12 @@ pub(crate) trait Nodes: Send + Sync + fmt::Debug {
 
     /// The last thing that was heard of the deployment is that it does not answer.
     fn is_down(&self) -> bool;
+
+    /// Is an attempt that fails taken back, and the next one another acquisition? So among several nodes, of
+    /// which some may have given their vote.
+    fn votes(&self) -> bool {
+        false
+    }
 
     /// Can a subscription be had here?
     fn can_listen(&self) -> bool {

@@ -124,23 +124,12 @@ impl Single {
 
     fn judge(&self, order: &Order<'_>, reply: Reply) -> Performed {
         let verdict = match order {
-            Order::Renew { .. } => read(reply.answer, Renewed::parse).map(|renewed| match renewed {
-                Renewed::Yes => Verdict::Ours,
-                Renewed::Others => Verdict::Others,
-                Renewed::Gone => Verdict::Gone,
-            }),
+            Order::Renew { .. } => read(reply.answer, Renewed::parse).map(Verdict::from),
             Order::Release { .. } => read(reply.answer, Released::parse).map(|released| {
                 self.note(released);
-                match released {
-                    Released::Freed | Released::HandedOver | Released::Unannounced => Verdict::Ours,
-                    Released::Others => Verdict::Others,
-                    Released::Gone => Verdict::Gone,
-                }
+                Verdict::from(released)
             }),
-            Order::Leave { .. } => read(reply.answer, Left::parse).map(|left| match left {
-                Left::Final => Verdict::Final,
-                Left::NotYet => Verdict::NotYet,
-            }),
+            Order::Leave { .. } => read(reply.answer, Left::parse).map(Verdict::from),
         };
         Performed { verdict, ghost: reply.ghost }
     }
@@ -352,7 +341,7 @@ impl Nodes for Single {
 
 fn verb_of<'a>(order: &Order<'a>) -> (&'a Key, Verb<'a>) {
     match *order {
-        Order::Renew { key, token, ttl, fence } => (key, Verb::Renew { token, ttl, fence }),
+        Order::Renew { key, token, ttl, fence } => (key, Verb::Renew { token, ttl, fence: Some(fence), again: 0 }),
         Order::Release { key, token } => (key, Verb::Release { token }),
         Order::Leave { key, token, fence, not_after } => (key, Verb::Leave { token, fence, not_after: not_after.0 }),
     }

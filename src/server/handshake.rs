@@ -72,7 +72,18 @@ impl Address {
         }
     }
 
-    fn failed(&self, e: redis::RedisError, limit: Duration) -> Failure {
+    /// Who it is.
+    pub(super) fn place(&self) -> &ConnectionAddr {
+        self.info.addr()
+    }
+
+    /// What is said to log in, and what answers it.
+    #[cfg(unix)]
+    pub(super) fn login(&self) -> (Vec<u8>, Vec<Step>) {
+        self.login.request()
+    }
+
+    pub(super) fn failed(&self, e: redis::RedisError, limit: Duration) -> Failure {
         Failure::connecting(self.info.addr(), e, limit)
     }
 
@@ -96,7 +107,7 @@ impl Address {
     }
 
     /// The socket. A host with several addresses shares the time among those that are left.
-    fn open(&self, until: Moment) -> redis::RedisResult<Wire> {
+    pub(super) fn open(&self, until: Moment) -> redis::RedisResult<Wire> {
         let (host, port) = match self.info.addr() {
             ConnectionAddr::Tcp(host, port) => (host, *port),
             // A unix socket has no time limit.
@@ -127,7 +138,7 @@ impl Address {
 
 impl Address {
     /// The addresses of a host.
-    fn addresses(&self, host: &str, port: u16, until: Moment) -> std::io::Result<Vec<SocketAddr>> {
+    pub(super) fn addresses(&self, host: &str, port: u16, until: Moment) -> std::io::Result<Vec<SocketAddr>> {
         if let Ok(ip) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(ip, port)]);
         }
@@ -152,8 +163,8 @@ fn sentinel() -> Failure {
 }
 
 /// What a reply of the handshake answers.
-#[derive(Clone, Copy)]
-enum Step {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
     Auth,
     Select,
     SetName,
@@ -181,7 +192,7 @@ impl Login {
 
 impl Step {
     /// The server's clock where this is TIME.
-    fn check(self, reply: Value) -> Result<Option<u64>, Failure> {
+    pub(super) fn check(self, reply: Value) -> Result<Option<u64>, Failure> {
         let failure = match reply {
             Value::ServerError(e) => Failure::from_server(e),
             reply => return Ok(if matches!(self, Step::Time) { clock_of(&reply) } else { None }),

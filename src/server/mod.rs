@@ -5,11 +5,15 @@
 
 mod aside;
 mod failure;
+#[cfg(unix)]
+mod fan;
 mod given;
 mod handshake;
 mod health;
 mod intercept;
 mod link;
+#[cfg(unix)]
+mod opening;
 mod pool;
 mod scheduler;
 pub(crate) mod script;
@@ -25,6 +29,8 @@ use crate::clock::Moment;
 use script::{Guarded, How, Request};
 
 pub(crate) use failure::{Cause, Class, Failure};
+#[cfg(unix)]
+pub(crate) use fan::{Fan, fan_out};
 pub(crate) use given::Given;
 pub(crate) use handshake::{Address, clock_of};
 #[cfg(test)]

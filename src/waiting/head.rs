@@ -112,7 +112,7 @@ impl<'a> Head<'a> {
         if let Some(place) = &mut seat.place {
             place.sent(calls);
         }
-        match outcome {
+        let step = match outcome {
             Ok(Outcome::Granted { fence, sent }) => {
                 local.news.answered();
                 local.note_queue(matches!(ask, Ask::Wait { place: 1.., .. }));
@@ -143,7 +143,22 @@ impl<'a> Head<'a> {
                 local.failed(&failure);
                 Step::Failed(failure)
             }
+        };
+        if matches!(step, Step::Taken | Step::Failed(_)) && keeper.nodes.votes() {
+            self.begin_anew();
         }
+        step
+    }
+
+    /// An attempt that fails among several nodes is taken back: a release of it that comes late must not be one
+    /// of the next, so that gets another token.
+    fn begin_anew(&mut self) {
+        let Some(seat) = self.seat.take() else { return };
+        if let Some(not_after) = seat.ghost {
+            self.asker.take_back(&seat.token, not_after);
+        }
+        let Seat { next, pauses, said, unqueued, .. } = seat;
+        self.seat = Some(Seat { next, pauses, said, unqueued, ..self.asker.fresh_seat() });
     }
 
     /// Somebody else has it: enters the queue where that is of use, and else plans the next attempt.

@@ -13,6 +13,7 @@ mod interop;
 mod keeping;
 mod laws;
 mod processes;
+mod quorum;
 mod scripts;
 mod smoke;
 mod sql;

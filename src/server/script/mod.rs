@@ -136,7 +136,10 @@ pub(crate) enum Verb<'a> {
     Renew {
         token: &'a str,
         ttl: u64,
-        fence: u64,
+        /// Compared with the stored one.
+        fence: Option<u64>,
+        /// Until then a lock that is gone is set again; 0: it stays gone.
+        again: u64,
     },
     Force,
     /// Try every command that the scripts use, on a key that does not outlive the script.
@@ -192,13 +195,11 @@ impl Request<'_> {
             }
             Verb::Release { token } => to(&RELEASE, &[Text(token)]),
             Verb::Leave { token, fence, not_after } => {
-                let mut digits = String::new();
-                if let Some(fence) = fence {
-                    crate::decimal::push(&mut digits, fence);
-                }
-                to(&LEAVE, &[Text(token), Text(&digits), Number(not_after)])
+                to(&LEAVE, &[Text(token), Text(&digits(fence)), Number(not_after)])
             }
-            Verb::Renew { token, ttl, fence } => to(&RENEW, &[Text(token), Number(ttl), Number(fence), Number(0)]),
+            Verb::Renew { token, ttl, fence, again } => {
+                to(&RENEW, &[Text(token), Number(ttl), Text(&digits(fence)), Number(again)])
+            }
             Verb::Force => to(&FORCE, &[]),
             Verb::Probe => to(&PROBE, &[]),
             Verb::Stamp { stamp, unit, now, least, expires, not_after } => {
@@ -210,6 +211,15 @@ impl Request<'_> {
             }
         }
     }
+}
+
+/// Empty where there is none.
+fn digits(fence: Option<u64>) -> String {
+    let mut digits = String::new();
+    if let Some(fence) = fence {
+        crate::decimal::push(&mut digits, fence);
+    }
+    digits
 }
 
 /// What an answer says before its number. Only of an answer that the command owns.
