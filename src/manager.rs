@@ -211,7 +211,9 @@ impl LockManager {
     /// [`InvalidOption`](crate::ErrorKind::InvalidOption): an unknown service, a token, ttl or key that cannot
     /// be; every other kind but `Taken`, `Lost` and `Interrupted`. After a
     /// [transient](crate::Error::is_transient) one the lock may be the token's, for its ttl: ask again with the
-    /// same token, or [`release_lock`](LockManager::release_lock) it.
+    /// same token, or [`release_lock`](LockManager::release_lock) it. (On a
+    /// [majority of servers](crate::ClientOptions::open_nodes) a call that does not get it takes back what it
+    /// got, and with it what the same token had before.)
     ///
     /// # Examples
     ///

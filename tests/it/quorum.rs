@@ -9,7 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use distlock::{ClientOptions, DistLock, DistLockGuard, ErrorKind, LockClient, LockOptions, LostReason};
+use distlock::{
+    ClientOptions, DistLock, DistLockGuard, ErrorKind, LockClient, LockManager, LockOptions, LostReason, TimestampLock,
+};
 
 use crate::support::{
     Fate, Proxy, SLACK, Server, Way, eventually,
@@ -442,4 +444,36 @@ fn clocks_that_are_hours_apart_make_no_fence_that_falls() {
         servers[i % 3].resume();
         guard.unlock().unwrap();
     }
+}
+
+#[test]
+fn a_hold_by_token_is_a_majoritys_and_becomes_a_guard() {
+    let servers = servers(3);
+    let manager = LockManager::new();
+    manager.add("s", &client(&servers)).unwrap();
+    let other = lock(&client(&servers), ms(2000));
+    let minute = Duration::from_secs(60);
+    let values = || servers.iter().filter_map(value).collect::<Vec<_>>();
+    assert!(manager.add_lock("s", "k", "mine", minute).unwrap());
+    eventually(LONG, "all have it", || values() == ["mine"; 3]);
+    assert!(manager.add_lock("s", "k", "mine", minute).unwrap(), "again");
+    assert!(!manager.add_lock("s", "k", "yours", minute).unwrap());
+    assert!(other.try_lock().unwrap_err().is_taken());
+    assert!(manager.is_held_by("s", "k", "mine").unwrap() && !manager.is_held_by("s", "k", "yours").unwrap());
+    assert!(!manager.release_lock("s", "k", "yours").unwrap());
+    let guard = other.resume("mine").unwrap();
+    guard.unlock().unwrap();
+    assert!(!manager.release_lock("s", "k", "mine").unwrap());
+    eventually(LONG, "all are free", || values().is_empty());
+    assert!(manager.add_lock("s", "k", "next", minute).unwrap());
+    assert!(manager.release_lock("s", "k", "next").unwrap());
+    eventually(LONG, "all are free", || values().is_empty());
+}
+
+#[test]
+fn a_timestamp_lock_is_one_servers() {
+    let servers = servers(3);
+    let error = TimestampLock::new(&client(&servers), "k").try_lock().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidOption, "{error:?}");
+    assert!(servers.iter().all(|server| value(server).is_none()));
 }
