@@ -50,6 +50,7 @@ pub use options::TimestampOptions;
 /// - **No fence, no renewal**, no turns, no hand-over: the work must end within the
 ///   [ttl](TimestampOptions::ttl), and nothing orders what comes late. Threads of one client contend as
 ///   processes do.
+/// - **One server**: on a [majority of several](crate::ClientOptions::open_nodes) every call is refused.
 /// - **A lost answer costs up to a ttl.** A stamp does not say whose it is, so an attempt whose answer was
 ///   lost cannot be recognised as one's own: the lock may stay taken until that stamp is over. A release is
 ///   sent once, for the same reason.

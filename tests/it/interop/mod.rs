@@ -64,7 +64,7 @@ fn client(tool: &Tool, script: &str) -> Option<impl Fn(&Server, &[&str]) -> Chil
     let Some((program, modules)) = tool.find() else {
         let missing = tool.missing();
         let required = std::env::var("DISTLOCK_CLIENTS").is_ok_and(|value| value == "required");
-        assert!(!required, "{missing} missing: ./test installs it where it can");
+        assert!(!required, "{missing} missing; ./test installs the libraries where python3, node and npm are");
         // Past the capture of a test's output.
         let _ = writeln!(std::io::stderr(), "SKIPPED: {script} beside distlock: {missing} missing (see README, tests)");
         return None;
