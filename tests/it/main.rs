@@ -11,6 +11,7 @@ mod first_errors;
 mod guide;
 mod keeping;
 mod laws;
+mod load;
 mod processes;
 mod quorum;
 mod scripts;
