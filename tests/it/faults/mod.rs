@@ -16,6 +16,7 @@ mod plan;
 mod random;
 mod release;
 mod renewal;
+mod restarts;
 mod stale;
 mod told;
 
