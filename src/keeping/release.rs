@@ -23,6 +23,10 @@ impl Keeper {
     pub(crate) fn release(&self, held: &Held) -> Ended {
         // The section ends here: whether it was covered does not depend on how long the release takes.
         let covered = held.is_valid();
+        if !covered {
+            // Whoever wants to be told is told, also if nobody has looked since the lease ended.
+            held.lose(None);
+        }
         held.close();
         self.watchdog.forget(held);
         self.notifier.forget(held);

@@ -12,6 +12,7 @@ mod guide;
 mod interop;
 mod keeping;
 mod laws;
+mod load;
 mod processes;
 mod quorum;
 mod scripts;

@@ -33,6 +33,7 @@ fn worker() {
         "hold and look" => hold_and_look(&url),
         "lock and look" => lock_and_look(&url),
         "many locks" => crate::keeping::many_locks(&url),
+        "wear" => crate::load::wear(&url),
         "wait" => crate::turns::wait(&url),
         "fork while waiting" => crate::turns::fork_while_waiting(&url),
         "panicking logger" => crate::faults::panicking_logger(&url),
