@@ -13,7 +13,7 @@
 //! PUT of a part by u-1: 403, not your upload
 //! POST /files/7/uploads by u-2: 201, it is yours for ten minutes
 //! DELETE by u-2: 200
-//! a service that nobody added: there is no service "video": known are "files"
+//! a service that nobody added: there is no service "video": known are "files", "reports"
 //! ```
 
 mod server;
@@ -29,7 +29,7 @@ const TEN_MINUTES: Duration = Duration::from_secs(600);
 fn main() -> Result<(), Box<dyn Error>> {
     let server = Server::find()?;
     let services = LockManager::new();
-    for (service, address) in [("files", server.url())] {
+    for (service, address) in [("files", server.url()), ("reports", server.url())] {
         services.add(service, &LockClient::open(address)?)?;
     }
 
