@@ -451,11 +451,12 @@ fn a_hold_by_token_is_a_majoritys_and_becomes_a_guard() {
     let servers = servers(3);
     let manager = LockManager::new();
     manager.add("s", &client(&servers)).unwrap();
-    let other = lock(&client(&servers), ms(2000));
+    let other = warm(&client(&servers), ms(2000));
     let minute = Duration::from_secs(60);
-    let values = || servers.iter().filter_map(value).collect::<Vec<_>>();
+    // Of a slow node nobody waits for the answer: the others are a majority.
+    let on = |token: &str| servers.iter().filter(|server| value(server).as_deref() == Some(token)).count();
     assert!(manager.add_lock("s", "k", "mine", minute).unwrap());
-    eventually(LONG, "all have it", || values() == ["mine"; 3]);
+    assert!(on("mine") >= 2);
     assert!(manager.add_lock("s", "k", "mine", minute).unwrap(), "again");
     assert!(!manager.add_lock("s", "k", "yours", minute).unwrap());
     assert!(other.try_lock().unwrap_err().is_taken());
@@ -464,10 +465,11 @@ fn a_hold_by_token_is_a_majoritys_and_becomes_a_guard() {
     let guard = other.resume("mine").unwrap();
     guard.unlock().unwrap();
     assert!(!manager.release_lock("s", "k", "mine").unwrap());
-    eventually(LONG, "all are free", || values().is_empty());
+    assert!(on("mine") <= 1);
     assert!(manager.add_lock("s", "k", "next", minute).unwrap());
     assert!(manager.release_lock("s", "k", "next").unwrap());
-    eventually(LONG, "all are free", || values().is_empty());
+    assert!(on("next") <= 1);
+    other.lock().unwrap().unlock().unwrap();
 }
 
 #[test]
