@@ -236,8 +236,8 @@ impl LockManager {
     /// `false`: it was over, or is somebody else's, who keeps it. Where somebody waits in a [`DistLock`] the lock
     /// is handed over.
     ///
-    /// Blocks for at most one [`io_timeout`](crate::ClientOptions::io_timeout). Where a call had no answer and
-    /// was sent once more, `false` may also mean that the first copy had released it.
+    /// Blocks for at most one [`io_timeout`](crate::ClientOptions::io_timeout). Where an answer was lost and the
+    /// call sent once more, a lock that is gone counts as released by the first copy.
     ///
     /// # Errors
     ///

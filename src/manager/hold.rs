@@ -60,13 +60,16 @@ impl<'a> Hold<'a> {
         let deadline = Moment::now().after(self.keeper.io_timeout);
         let order = Order::Release { key: &self.local.key, token: self.token };
         let first = self.keeper.nodes.perform(&order, self.keeper.io_timeout);
-        let Performed { verdict, .. } = match &first.verdict {
+        let Performed { verdict, ghost } = match &first.verdict {
             Err(failure) if failure.wants_fresh_connection() && Moment::now() < deadline => {
-                self.keeper.nodes.perform(&order, Moment::now().until(deadline))
+                let again = self.keeper.nodes.perform(&order, Moment::now().until(deadline));
+                Performed { ghost: again.ghost || first.ghost, ..again }
             }
             _ => first,
         };
-        Ok(self.said("release", verdict)? == Verdict::Ours)
+        // An earlier copy whose answer was lost has released it.
+        let verdict = self.said("release", verdict)?;
+        Ok(verdict == Verdict::Ours || ghost && verdict == Verdict::Gone && !self.keeper.nodes.votes())
     }
 
     pub(super) fn is_held(&self) -> Result<bool> {

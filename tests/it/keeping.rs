@@ -54,7 +54,7 @@ pub(crate) fn many_locks(url: &str) {
 }
 
 /// Threads of this process whose name begins so.
-fn threads(name: &str) -> usize {
+pub(crate) fn threads(name: &str) -> usize {
     let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
     tasks
         .filter_map(|task| fs::read_to_string(task.path().join("comm")).ok())

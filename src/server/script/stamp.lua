@@ -19,10 +19,12 @@ if tonumber(clock) > tonumber(ARGV[7]) or left < tonumber(ARGV[5]) then
 end
 if value then
   local number = string.match(value, '^%d+%.?%d*$') and tonumber(value)
+  -- Whoever wrote it may count otherwise: nobody's clock says less than 1e11 ms (1973) or as many s (5138).
+  local theirs = number and number < 100000000000 and 1000 or 1
   -- By the whole unit, as those judge who know no finer one.
-  if not number or math.floor(now / unit) <= number then
+  if not number or math.floor(now / theirs) <= number then
     local others, pttl = -1, redis.call('PTTL', KEYS[1])
-    if number then others = math.min(number * unit + unit - now, 9007199254740991) end
+    if number then others = math.min(number * theirs + theirs - now, 9007199254740991) end
     if pttl >= 0 and (others < 0 or pttl < others) then others = pttl end
     return 'taken ' .. string.format('%.0f', others) .. ' ' .. clock .. ' ' .. ARGV[1]
   end

@@ -297,3 +297,17 @@ fn a_connection_that_breaks_under_a_hold_by_token_costs_no_answer() {
         assert_eq!(way.value("k"), None);
     });
 }
+
+#[test]
+fn a_release_whose_answer_was_lost_is_released_all_the_same() {
+    every_server_through_a_proxy(|way, proxy| {
+        let manager = manager(way);
+        assert!(manager.add_lock("s", "k", "mine", MINUTE).unwrap());
+        assert!(manager.release_lock("s", "k", "mine").unwrap(), "its scripts are known");
+        assert!(manager.add_lock("s", "k", "mine", MINUTE).unwrap());
+        proxy.rule(Direction::Reply, Fate::Cut, 1, calls(RELEASE));
+        assert!(manager.release_lock("s", "k", "mine").unwrap());
+        assert_eq!(way.value("k"), None);
+        assert!(!manager.release_lock("s", "k", "mine").unwrap(), "there is none");
+    });
+}

@@ -272,3 +272,21 @@ fn a_release_waits_no_longer_than_an_io_timeout_and_leaves_the_rest_to_the_stamp
     drop(lock.try_lock_for(LONG).unwrap());
     assert!(second.elapsed() < Duration::from_secs(3) + BOUND, "{:?}", second.elapsed());
 }
+
+#[test]
+fn a_live_stamp_of_another_unit_is_taken_and_one_that_is_over_is_not() {
+    every_server(|way| {
+        for unit in [StampUnit::Milliseconds, StampUnit::Seconds] {
+            let lock = lock(way, &NEW.unit(unit));
+            let seconds = now(way) / 1000;
+            for live in [seconds + 60, (seconds + 60) * 1000] {
+                way.ask::<()>(&["SET", "k", &live.to_string()]);
+                assert_taken(lock.try_lock());
+            }
+            for over in [seconds - 60, (seconds - 60) * 1000, 0, 1] {
+                way.ask::<()>(&["SET", "k", &over.to_string()]);
+                lock.try_lock().unwrap().unlock().unwrap();
+            }
+        }
+    });
+}
