@@ -100,8 +100,7 @@ impl LockClient {
         M: r2d2::ManageConnection,
         M::Connection: ConnectionLike,
     {
-        let defaults = ClientOptions::new();
-        LockClient::new("pool", Arc::new(Given::new(pool)), defaults.io_timeout)
+        ClientOptions::new().client("pool", Arc::new(Given::new(pool)))
     }
 
     /// Asks Redis now whether locks will work: the address, the credentials, the rights to every
@@ -149,10 +148,6 @@ impl LockClient {
         self.keeper.nodes.ping(self.keeper.io_timeout).map_err(|failure| error::of_deployment(name, failure))
     }
 
-    fn new(name: &str, link: Arc<dyn Link>, io_timeout: Duration) -> LockClient {
-        LockClient::of(name, Arc::new(Single::new(link)), io_timeout)
-    }
-
     pub(crate) fn of(name: &str, nodes: Arc<dyn Nodes>, io_timeout: Duration) -> LockClient {
         let keeper = Keeper::new(name, nodes, io_timeout);
         let listener = Listener::of(&keeper);
@@ -187,6 +182,7 @@ pub struct ClientOptions {
     name: Option<String>,
     io_timeout: Duration,
     max_connections: u32,
+    replicas: u32,
 }
 
 const MOST_CONNECTIONS: u32 = 1000;
@@ -209,7 +205,7 @@ impl ClientOptions {
     /// ```
     #[must_use]
     pub fn new() -> ClientOptions {
-        ClientOptions { name: None, io_timeout: Duration::from_secs(1), max_connections: 8 }
+        ClientOptions { name: None, io_timeout: Duration::from_secs(1), max_connections: 8, replicas: 0 }
     }
 
     /// What the deployment is called in errors, logs, thread names and `CLIENT LIST`. Defaults to the
@@ -268,6 +264,35 @@ impl ClientOptions {
         self
     }
 
+    /// How many replicas must have a lock before it counts as acquired. Defaults to 0, which asks none and
+    /// costs nothing.
+    ///
+    /// Redis acknowledges a write before its replicas have it, so a failover can forget a lock that was
+    /// acquired just before. With this, each acquisition waits (Redis's `WAIT`) until so many replicas
+    /// have confirmed it, for up to half an [`io_timeout`](ClientOptions::io_timeout): in the same round trip, which takes as much
+    /// longer as the replicas do. If they have not, the lock is released and tried again, as long as the
+    /// caller waits; then the error is [`Unavailable`](ErrorKind::Unavailable). A renewal waits for no replica.
+    ///
+    /// It makes the loss of a lock in a failover unlikely, not impossible: the replica that becomes the
+    /// master may be another. The [fence](crate::guide::leases) still orders the two holders.
+    ///
+    /// A waiter that is granted the lock in its turn asks Redis once more, and with it the replicas. The
+    /// user needs the right to `WAIT`; a given pool needs one trip more, and must not be one of cluster
+    /// connections.
+    ///
+    /// ```no_run
+    /// # use distlock::ClientOptions;
+    /// # fn main() -> distlock::Result<()> {
+    /// let client = ClientOptions::new().min_replicas(1).open("redis://10.0.0.7/")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn min_replicas(mut self, n: u32) -> ClientOptions {
+        self.replicas = n;
+        self
+    }
+
     /// Makes a client with connections of its own; see [`LockClient::open`]. No I/O.
     ///
     /// # Errors
@@ -292,9 +317,9 @@ impl ClientOptions {
         if !info.addr().is_supported() {
             return Err(Error::invalid(format!("{}: {NEEDS_TLS}", info.addr())));
         }
-        let name = self.name.unwrap_or_else(|| info.addr().to_string());
+        let name = self.name.clone().unwrap_or_else(|| info.addr().to_string());
         let address = Address::new(info, &format!("distlock:{name}"));
-        Ok(LockClient::new(&name, Pool::new(address, self.max_connections), self.io_timeout))
+        Ok(self.client(&name, Pool::new(address, self.max_connections)))
     }
 
     /// Makes a client on a pool that the application has; see [`LockClient::from_pool`]. No I/O.
@@ -321,7 +346,11 @@ impl ClientOptions {
     {
         self.check()?;
         let name = self.name.as_deref().unwrap_or("pool");
-        Ok(LockClient::new(name, Arc::new(Given::new(pool)), self.io_timeout))
+        Ok(self.client(name, Arc::new(Given::new(pool))))
+    }
+
+    fn client(&self, name: &str, link: Arc<dyn Link>) -> LockClient {
+        LockClient::of(name, Arc::new(Single::new(link).copied_to(self.replicas)), self.io_timeout)
     }
 
     fn check(&self) -> Result<()> {

@@ -204,6 +204,11 @@ pub(crate) trait Nodes: Send + Sync + fmt::Debug {
     /// The last thing that was heard of the deployment is that it does not answer.
     fn is_down(&self) -> bool;
 
+    /// Is a grant good only if replicas have it? Then no message is believed.
+    fn asks_replicas(&self) -> bool {
+        false
+    }
+
     /// Can a subscription be had here?
     fn can_listen(&self) -> bool {
         false

@@ -12,6 +12,7 @@ mod guide;
 mod keeping;
 mod laws;
 mod processes;
+mod replicas;
 mod scripts;
 mod smoke;
 mod sql;
