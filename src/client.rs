@@ -7,13 +7,13 @@ use std::{
     time::Duration,
 };
 
-use redis::{ConnectionLike, IntoConnectionInfo};
+use redis::{ConnectionAddr, ConnectionInfo, ConnectionLike, IntoConnectionInfo};
 
 use crate::error::{self, Error, ErrorKind, Result};
 use crate::keeping::Keeper;
 use crate::nodes::{Nodes, Single};
 use crate::options::between;
-use crate::server::{Address, Given, Link, Pool};
+use crate::server::{Address, Given, Link, Pool, Sentinels};
 use crate::waiting::{Listener, Locals};
 
 /// A Redis deployment that locks live on, and what all locks made from it share: connections, a local
@@ -309,16 +309,63 @@ impl ClientOptions {
     /// ```
     pub fn open(self, params: impl IntoConnectionInfo) -> Result<LockClient> {
         self.check()?;
-        let info = params.into_connection_info().map_err(|e| {
-            // The redis crate finds out by itself that it cannot speak TLS.
-            let text = if e.to_string().contains("TLS") { NEEDS_TLS } else { NO_ADDRESS };
-            Error::caused(ErrorKind::InvalidOption, text.to_owned(), e)
-        })?;
-        if !info.addr().is_supported() {
-            return Err(Error::invalid(format!("{}: {NEEDS_TLS}", info.addr())));
-        }
+        let info = read(params)?;
         let name = self.name.clone().unwrap_or_else(|| info.addr().to_string());
         let address = Address::new(info, &format!("distlock:{name}"));
+        Ok(self.client(&name, Pool::new(address, self.max_connections)))
+    }
+
+    /// Makes a client for the master of a service that Sentinels watch. No I/O.
+    ///
+    /// `sentinels` are their addresses, with their own credentials if they have any. `master` says how to
+    /// log in at the master, and the name of the service stands in the place of its host:
+    /// `redis://[[user]:password@]service[/database]`, or `rediss://` if it speaks TLS. The client is
+    /// called by the service, if it has no other [name](ClientOptions::name).
+    ///
+    /// Whenever a connection is opened the Sentinels are asked where the master is, the one that answered
+    /// last first, and the server itself whether it is one (if the user may: `+role`). Connections that
+    /// break, or whose server turns out to be a replica, are opened again. So threads that wait for a lock
+    /// wait through a failover, and a lock that the new master knows is kept and renewed there.
+    ///
+    /// One that it does not know is [lost](crate::guide::leases): Redis acknowledges before its replicas have
+    /// it. [`min_replicas`](ClientOptions::min_replicas) makes that unlikely.
+    ///
+    /// A Sentinel that does not answer costs a part of the [`io_timeout`](ClientOptions::io_timeout), which
+    /// bounds it all.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidOption`](ErrorKind::InvalidOption) if an option is out of its limits, an address is none, or
+    /// there is no Sentinel.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use distlock::ClientOptions;
+    /// let sentinels = ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"];
+    /// let client = ClientOptions::new().open_sentinel(sentinels, "redis://worker:secret@mymaster/0")?;
+    /// # let _ = client;
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
+    pub fn open_sentinel<S: IntoConnectionInfo>(
+        self,
+        sentinels: impl IntoIterator<Item = S>,
+        master: impl IntoConnectionInfo,
+    ) -> Result<LockClient> {
+        self.check()?;
+        let info = read(master)?;
+        let (ConnectionAddr::Tcp(service, _) | ConnectionAddr::TcpTls { host: service, .. }) = info.addr() else {
+            return Err(Error::invalid("a unix socket has no name of a service that Sentinels watch".to_owned()));
+        };
+        let service = service.clone();
+        let name = self.name.clone().unwrap_or_else(|| service.clone());
+        let called = format!("distlock:{name}");
+        let all = sentinels.into_iter().map(|sentinel| Ok(Address::new(read(sentinel)?, &called)));
+        let all = all.collect::<Result<Vec<_>>>()?;
+        if all.is_empty() {
+            return Err(Error::invalid(format!("no Sentinel is given that could know the master of {service:?}")));
+        }
+        let address = Address::new(info, &called).watched(Sentinels::new(&service, all));
         Ok(self.client(&name, Pool::new(address, self.max_connections)))
     }
 
@@ -361,6 +408,19 @@ impl ClientOptions {
         }
         Ok(())
     }
+}
+
+/// Finds that it is an address, and one that this build can connect to.
+fn read(params: impl IntoConnectionInfo) -> Result<ConnectionInfo> {
+    let info = params.into_connection_info().map_err(|e| {
+        // The redis crate finds out by itself that it cannot speak TLS.
+        let text = if e.to_string().contains("TLS") { NEEDS_TLS } else { NO_ADDRESS };
+        Error::caused(ErrorKind::InvalidOption, text.to_owned(), e)
+    })?;
+    if !info.addr().is_supported() {
+        return Err(Error::invalid(format!("{}: {NEEDS_TLS}", info.addr())));
+    }
+    Ok(info)
 }
 
 impl Default for ClientOptions {

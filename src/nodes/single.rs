@@ -111,6 +111,12 @@ impl Single {
         reply
     }
 
+    /// Takes back at once what is none, or the next attempt, and everybody else's, would find it taken.
+    fn gives_back(&self, key: &Key, token: &str, until: Moment) -> bool {
+        let leave = Verb::Leave { token, fence: None, not_after: 0 };
+        server::ask(&*self.link, &self.request(key, leave), until).answer.is_ok()
+    }
+
     /// Why what was granted is none.
     fn uncopied(&self, copies: Result<u64, Failure>) -> Option<Failure> {
         match copies {
@@ -146,7 +152,7 @@ impl Single {
         calls: &mut Vec<Sent>,
     ) -> (Result<Step, Failure>, bool) {
         let Attempt { key, token, ttl, hint, ask, .. } = *attempt;
-        let (reply, parse): (_, Parse) = match ask {
+        let (mut reply, parse): (_, Parse) = match ask {
             Ask::Try => (self.ask(key, Verb::Try { token, ttl, hint, not_after }, until), tried),
             Ask::Wait { place, beat, channel } => {
                 let verb = Verb::Wait { token, ttl, hint, not_after, place, beat, channel };
@@ -155,6 +161,9 @@ impl Single {
         };
         let number = calls.last().map_or(0, |sent| sent.number);
         let (at, answered) = (reply.at, reply.answer.is_ok());
+        if matches!(&reply.answer, Err(failure) if failure.class == Class::Uncopied) {
+            reply.ghost |= !self.gives_back(key, token, until);
+        }
         let step = read(reply.answer, |text| parse(text, number, sent)).map(|(step, clock)| {
             self.link.health().clock.set(clock, at);
             step

@@ -13,6 +13,7 @@ mod link;
 mod pool;
 mod scheduler;
 pub(crate) mod script;
+mod sentinel;
 pub(crate) mod server_clock;
 mod slot;
 mod sorting;
@@ -34,6 +35,7 @@ pub(crate) use health::Health;
 pub(crate) use intercept::Intercept;
 pub(crate) use link::{Link, Reply};
 pub(crate) use pool::Pool;
+pub(crate) use sentinel::Sentinels;
 pub(crate) use sorting::{CLUSTER, OLD};
 pub(crate) use subscription::{Go, Heard};
 

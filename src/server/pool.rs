@@ -196,8 +196,15 @@ impl Link for Pool {
     }
 
     fn listen(&self, channel: &str, io: Duration, hear: &mut dyn FnMut(Heard<'_>) -> Go) -> Result<(), Failure> {
+        let generation = self.health.generation();
         let connection = self.address.connect_redis(Moment::now().after(io))?;
-        subscription::listen(connection, channel, io, hear)
+        let mut moved = false;
+        subscription::listen(connection, channel, io, &mut |heard| {
+            // No message comes from a server that was found to be no master.
+            moved |= self.address.is_watched() && self.health.generation() != generation;
+            if moved { Go::Stop } else { hear(heard) }
+        })?;
+        if moved { Err(Failure::with_text(Class::Role, "its server is no master any more")) } else { Ok(()) }
     }
 }
 

@@ -15,7 +15,9 @@ use super::failure::Class;
 pub(super) const CLOSED: &str =
     "the connection was closed before a word was said; a port for TLS wants rediss://, else check host and port";
 pub(super) const SENTINEL: &str =
-    "a Sentinel listens there, which is not supported yet; give the address of the master that it watches";
+    "a Sentinel listens there: see ClientOptions::open_sentinel, or give the address of the master that it watches";
+pub(super) const NO_SERVICE: &str = "check the name of the service, which stands in the place of the master's host";
+pub(super) const NO_SENTINEL: &str = "no Sentinel listens there; check host and port (26379 is usual)";
 pub(crate) const CLUSTER: &str = "this address is one node of a cluster, which is not supported yet; \
                                   a pool of cluster connections is, see LockClient::from_pool";
 pub(crate) const OLD: &str = "the server must be Redis 6.2 or newer, or Valkey";

@@ -194,7 +194,9 @@ impl<'a> Head<'a> {
     /// What was acquired so far is taken back, and another acquisition begun.
     fn start_again(&mut self) {
         let Some(seat) = self.seat.take() else { return };
-        self.asker.take_back(&seat.token, seat.remains().unwrap_or(NotAfter::NONE));
+        if let Some(not_after) = seat.remains() {
+            self.asker.take_back(&seat.token, not_after);
+        }
         let fresh = self.asker.fresh_seat();
         self.seat = Some(Seat { pauses: seat.pauses, said: seat.said, unqueued: seat.unqueued, ..fresh });
     }

@@ -166,7 +166,7 @@ fn a_server_in_protected_mode_is_named_as_such() {
 #[test]
 fn a_sentinel_is_told_from_a_server() {
     let sentinel = Server::with(&["--sentinel"]);
-    let words = ["a Sentinel listens there", "not supported yet", "address of the master"];
+    let words = ["a Sentinel listens there", "open_sentinel", "address of the master"];
     assert_both_say(&sentinel.url(), ErrorKind::InvalidOption, &words);
 }
 

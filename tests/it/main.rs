@@ -14,6 +14,7 @@ mod laws;
 mod processes;
 mod replicas;
 mod scripts;
+mod sentinel;
 mod smoke;
 mod sql;
 mod std_mutex;

@@ -11,19 +11,6 @@ use crate::support::{SLACK, Server, eventually, ways::script_calls};
 
 const IO: Duration = Duration::from_millis(400);
 
-fn replica_of(master: &Server) -> Server {
-    let replica = Server::with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
-    let before = online(master);
-    eventually(Duration::from_secs(20), "the replica is in step", || {
-        online(master) >= before.max(1) && replica.ask::<String>(&["INFO", "replication"]).contains("link_status:up")
-    });
-    replica
-}
-
-fn online(master: &Server) -> usize {
-    master.ask::<String>(&["INFO", "replication"]).matches("state=online").count()
-}
-
 fn client(server: &Server, replicas: u32) -> LockClient {
     ClientOptions::new().io_timeout(IO).min_replicas(replicas).open(server.url()).unwrap()
 }
@@ -31,7 +18,7 @@ fn client(server: &Server, replicas: u32) -> LockClient {
 #[test]
 fn a_lock_is_on_its_replicas_when_it_is_acquired() {
     let master = Server::start();
-    let replica = replica_of(&master);
+    let replica = master.replica();
     let lock = DistLock::new(&client(&master, 1), "k");
     for _ in 0..50 {
         let guard = lock.lock().unwrap();
@@ -43,7 +30,7 @@ fn a_lock_is_on_its_replicas_when_it_is_acquired() {
 #[test]
 fn a_lock_that_too_few_replicas_have_is_not_acquired_and_is_free_again() {
     let master = Server::start();
-    let replica = replica_of(&master);
+    let replica = master.replica();
     let lock = DistLock::new(&client(&master, 1), "k");
     lock.lock().unwrap().unlock().unwrap();
     replica.pause();
@@ -53,7 +40,7 @@ fn a_lock_that_too_few_replicas_have_is_not_acquired_and_is_free_again() {
         assert!(start.elapsed() >= d && start.elapsed() < d + IO + SLACK, "{:?}", start.elapsed());
         assert_eq!((error.kind(), error.is_transient()), (ErrorKind::Unavailable, true), "{error:?}");
         assert!(format!("{error:?}").contains("0 of 1 replicas have it"), "{error:?}");
-        eventually(Duration::from_secs(5), "free", || master.ask::<Option<String>>(&["GET", "k"]).is_none());
+        assert_eq!(master.ask::<Option<String>>(&["GET", "k"]), None, "free again");
     }
     assert!(DistLock::new(&client(&master, 0), "k").try_lock().is_ok(), "who asks for no replica");
     replica.resume();
@@ -63,7 +50,7 @@ fn a_lock_that_too_few_replicas_have_is_not_acquired_and_is_free_again() {
 #[test]
 fn a_wait_rides_out_replicas_that_are_away() {
     let master = Server::start();
-    let replica = replica_of(&master);
+    let replica = master.replica();
     let lock = DistLock::new(&client(&master, 1), "k");
     replica.pause();
     thread::scope(|scope| {
@@ -78,7 +65,7 @@ fn a_wait_rides_out_replicas_that_are_away() {
 #[test]
 fn a_lock_granted_in_turn_is_on_its_replicas_too() {
     let master = Server::start();
-    let replica = replica_of(&master);
+    let replica = master.replica();
     let locks = [1, 1, 1].map(|replicas| DistLock::new(&client(&master, replicas), "k"));
     let end = Instant::now() + Duration::from_secs(2);
     let sections: Vec<usize> = thread::scope(|scope| {
@@ -102,23 +89,28 @@ fn a_lock_granted_in_turn_is_on_its_replicas_too() {
 #[test]
 fn replicas_cost_no_further_call_and_none_where_they_are_not_asked_for() {
     let master = Server::start();
-    let _replica = replica_of(&master);
+    let _replica = master.replica();
     let calls = || script_calls(&master.ask::<String>(&["INFO", "commandstats"]));
-    let waits = || master.ask::<String>(&["INFO", "commandstats"]).contains("cmdstat_wait:");
+    let waits = || {
+        let stats: String = master.ask(&["INFO", "commandstats"]);
+        let (_, rest) = stats.split_once("cmdstat_wait:calls=").unwrap();
+        rest.split(',').next().unwrap().parse::<u64>().unwrap()
+    };
+    let waited = waits();
     let off = DistLock::new(&client(&master, 0), "k");
     off.lock().unwrap().unlock().unwrap();
-    assert!(!waits());
+    assert_eq!(waits(), waited);
     let on = DistLock::new(&client(&master, 1), "k");
     let before = calls();
     on.lock().unwrap().unlock().unwrap();
     assert_eq!(calls() - before, 2);
-    assert!(waits());
+    assert_eq!(waits(), waited + 1);
 }
 
 #[test]
 fn a_user_without_the_right_to_wait_is_denied_and_leaves_no_lock() {
     let master = Server::start();
-    let _replica = replica_of(&master);
+    let _replica = master.replica();
     let _: () = master.ask(&["ACL", "SETUSER", "w", "on", ">s", "~*", "&*", "+@all", "-wait"]);
     let url = format!("redis://w:s@127.0.0.1:{}/", master.port());
     let client = ClientOptions::new().io_timeout(IO).min_replicas(1).open(url).unwrap();

@@ -39,6 +39,24 @@ impl Server {
         panic!("no redis-server came up; is it installed? (apt-get install redis-server)");
     }
 
+    /// Another replica of this server, which confirms what is written from now on.
+    pub(crate) fn replica(&self) -> Server {
+        let others = self.ask::<String>(&["INFO", "replication"]).matches("state=online").count();
+        let replica = Server::with(&["--replicaof", "127.0.0.1", &self.port.to_string()]);
+        let (mut connection, end) = (self.connection(), Instant::now() + Duration::from_secs(30));
+        // It is called online before it has loaded what there was, and confirms nothing until then.
+        let mut confirms = || {
+            let mut all = redis::pipe();
+            all.cmd("SET").arg("up").arg(1).ignore().cmd("DEL").arg("up").ignore().cmd("WAIT").arg(others + 1).arg(100);
+            let (count,): (usize,) = all.query(&mut connection).expect("a count");
+            count > others
+        };
+        while !confirms() {
+            assert!(Instant::now() < end, "the replica does not come into step");
+        }
+        replica
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
