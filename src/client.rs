@@ -13,7 +13,7 @@ use crate::error::{self, Error, ErrorKind, Result};
 use crate::keeping::Keeper;
 use crate::nodes::{Nodes, Single};
 use crate::options::between;
-use crate::server::{Address, Given, Link, Pool, Sentinels};
+use crate::server::{Address, Cluster, Given, Link, Pool, Sentinels};
 use crate::waiting::{Listener, Locals};
 
 /// A Redis deployment that locks live on, and what all locks made from it share: connections, a local
@@ -367,6 +367,53 @@ impl ClientOptions {
         }
         let address = Address::new(info, &called).watched(Sentinels::new(&service, all));
         Ok(self.client(&name, Pool::new(address, self.max_connections)))
+    }
+
+    /// Makes a client for a Redis Cluster. No I/O.
+    ///
+    /// `nodes` are addresses of some of its nodes, the more the better: the others are asked of them. All
+    /// are logged in at with the user and password (and TLS) of the first. A client has up to
+    /// [`max_connections`](ClientOptions::max_connections) with each node that serves a key it locks.
+    ///
+    /// A lock lies with all that belongs to it in one slot of the cluster. Slots that have moved are
+    /// followed, and so is the failover of a node, whose locks fare [as in any failover](crate::guide::leases). While a
+    /// slot is on its way from one node to another its locks can be neither taken nor renewed: it should
+    /// take less than two thirds of their ttl.
+    ///
+    /// **Waiting** is by looking, every few milliseconds, and by luck: on a cluster no holder can tell a
+    /// waiter that it has the lock, and there is no turn.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidOption`](ErrorKind::InvalidOption) if an option is out of its limits, an address is none,
+    /// there is no node, or a database other than 0 is asked for.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use distlock::ClientOptions;
+    /// let nodes = ["redis://worker:secret@10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379"];
+    /// let client = ClientOptions::new().name("orders").open_cluster(nodes)?;
+    /// # let _ = client;
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
+    pub fn open_cluster<S: IntoConnectionInfo>(self, nodes: impl IntoIterator<Item = S>) -> Result<LockClient> {
+        self.check()?;
+        let nodes = nodes.into_iter().map(read).collect::<Result<Vec<_>>>()?;
+        let seeds = nodes.iter().map(|node| match node.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => Ok((host.clone(), *port)),
+            other => Err(Error::invalid(format!("{other}: a node of a cluster has a host and a port"))),
+        });
+        let seeds = seeds.collect::<Result<Vec<_>>>()?;
+        let Some(first) = nodes.into_iter().next() else {
+            return Err(Error::invalid("no node of the cluster is given".to_owned()));
+        };
+        if first.redis_settings().db() != 0 {
+            return Err(Error::invalid("a cluster has no database but 0".to_owned()));
+        }
+        let name = self.name.clone().unwrap_or_else(|| first.addr().to_string());
+        let login = Address::new(first, &format!("distlock:{name}"));
+        Ok(self.client(&name, Arc::new(Cluster::new(seeds, login, self.max_connections))))
     }
 
     /// Makes a client on a pool that the application has; see [`LockClient::from_pool`]. No I/O.

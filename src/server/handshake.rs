@@ -62,6 +62,20 @@ impl Address {
         }
     }
 
+    /// The same login at another host.
+    pub(crate) fn at(&self, (new_host, new_port): &(String, u16)) -> Address {
+        let mut place = self.place().clone();
+        match &mut place {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                new_host.clone_into(host);
+                *port = *new_port;
+            }
+            _ => {}
+        }
+        // A host that hangs costs its own thread, not one that others wait for.
+        Address { info: self.info.clone().set_addr(place), aside: Aside::default(), ..self.clone() }
+    }
+
     /// Wherever these say that the master is.
     pub(crate) fn watched(self, sentinels: Sentinels) -> Address {
         Address { sentinels: Some(Arc::new(sentinels)), ..self }
@@ -79,15 +93,7 @@ impl Address {
     /// The address as of now.
     fn found(&self, until: Moment) -> Result<Address, Failure> {
         let Some(sentinels) = &self.sentinels else { return Ok(self.clone()) };
-        let (found, number) = sentinels.master(until)?;
-        let mut place = self.place().clone();
-        match &mut place {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                (*host, *port) = (found, number);
-            }
-            _ => {}
-        }
-        Ok(Address { info: self.info.clone().set_addr(place), ..self.clone() })
+        Ok(self.at(&sentinels.master(until)?))
     }
 
     /// Connects and logs in.

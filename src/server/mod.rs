@@ -4,6 +4,7 @@
 //! answers and does no I/O; [`ask`] puts the two together.
 
 mod aside;
+mod cluster;
 mod failure;
 mod given;
 mod handshake;
@@ -27,6 +28,7 @@ use redis::Value;
 use crate::clock::Moment;
 use script::{Command, Guarded, How, Request};
 
+pub(crate) use cluster::Cluster;
 pub(crate) use failure::{Cause, Class, Failure};
 pub(crate) use given::Given;
 pub(crate) use handshake::{Address, clock_of};

@@ -18,14 +18,13 @@ pub(super) const SENTINEL: &str =
     "a Sentinel listens there: see ClientOptions::open_sentinel, or give the address of the master that it watches";
 pub(super) const NO_SERVICE: &str = "check the name of the service, which stands in the place of the master's host";
 pub(super) const NO_SENTINEL: &str = "no Sentinel listens there; check host and port (26379 is usual)";
-pub(crate) const CLUSTER: &str = "this address is one node of a cluster, which is not supported yet; \
-                                  a pool of cluster connections is, see LockClient::from_pool";
+pub(crate) const CLUSTER: &str = "this address is one node of a cluster: see ClientOptions::open_cluster";
 pub(crate) const OLD: &str = "the server must be Redis 6.2 or newer, or Valkey";
 
 const REFUSED: &str = "nothing listens there; check host and port, and that Redis runs";
 const NO_REDIS: &str = "what answers there does not speak Redis; check host and port (a port for TLS wants rediss://)";
 const CLUSTER_DOWN: &str =
-    "this address is one node of a cluster that is down or lacks slots; clusters are not supported yet";
+    "this address is one node of a cluster that is down or lacks slots: see ClientOptions::open_cluster";
 const REPLICA: &str = "it is a replica; locks are taken at the master, so give the master's address";
 const NO_PASSWORD: &str = "the server wants a password; give redis://:password@host or redis://user:password@host";
 const WRONG_PASSWORD: &str =

@@ -173,8 +173,8 @@ fn a_sentinel_is_told_from_a_server() {
 #[test]
 fn a_node_of_a_cluster_is_named_as_such_whatever_the_key() {
     let [one, other] = [(); 2].map(|()| Server::with(&["--cluster-enabled", "yes"]));
-    assert_both_say(&one.url(), ErrorKind::Unavailable, &["one node of a cluster", "not supported yet"]);
-    let words = ["one node of a cluster", "not supported yet", "LockClient::from_pool"];
+    assert_both_say(&one.url(), ErrorKind::Unavailable, &["one node of a cluster", "open_cluster"]);
+    let words = ["one node of a cluster", "ClientOptions::open_cluster"];
     assert_both_say(&format!("{}3", one.url()), ErrorKind::InvalidOption, &words);
     let _: () = one.ask(&["CLUSTER", "ADDSLOTSRANGE", "0", "8191"]);
     let _: () = other.ask(&["CLUSTER", "ADDSLOTSRANGE", "8192", "16383"]);

@@ -4,6 +4,7 @@
 mod demo_server;
 mod support;
 
+mod cluster;
 mod drift;
 mod examples;
 mod faults;
@@ -21,4 +22,6 @@ mod std_mutex;
 mod surface;
 #[cfg(feature = "testing")]
 mod testing;
+#[cfg(feature = "tls-rustls")]
+mod tls;
 mod turns;
