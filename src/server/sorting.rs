@@ -94,9 +94,12 @@ pub(super) fn sort(e: &RedisError) -> (Class, &'static str) {
     by_code.or_else(by_text).map_or((Class::Protocol, ""), |&(_, class, advice)| (class, advice))
 }
 
-/// `… -READONLY You can't write …`, as 6.2 reports what a command in a script answered.
+/// `… -READONLY You can't write …`, as 6.2 reports what a command in a script answered, or
+/// `Error running script …: @user_script:7: WRONGTYPE Operation …`, what the script itself did.
 fn raised(text: &str, word: &str) -> bool {
-    text.split([' ', ':']).any(|part| part.strip_prefix('-') == Some(word))
+    let of_script = || text.strip_prefix("Error running script")?.rsplit_once("@user_script:")?.1.split_once(": ");
+    let by_itself = of_script().is_some_and(|(_, said)| said.split(' ').next() == Some(word));
+    by_itself || text.split([' ', ':']).any(|part| part.strip_prefix('-') == Some(word))
 }
 
 #[cfg(test)]
@@ -136,6 +139,10 @@ mod tests {
             ("ERR ACL failure in script: User x has no permissions to run the 'get' command", Class::Denied),
             ("ERR AUTH <password> called without any password configured for the default user.", Class::Denied),
             ("WRONGTYPE Operation against a key holding the wrong kind of value", Class::WrongType),
+            (
+                "ERR Error running script (call to f_12): @user_script:7: WRONGTYPE Operation against a key",
+                Class::WrongType,
+            ),
             ("ERR DB index is out of range", Class::Setup),
             ("ERR SELECT is not allowed in cluster mode", Class::Setup),
             ("ERR Write commands not allowed after non deterministic commands", Class::Setup),

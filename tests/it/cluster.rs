@@ -19,8 +19,8 @@ struct Cluster(Vec<Server>);
 impl Cluster {
     fn start() -> Cluster {
         let nodes: Vec<_> = (0..3).map(|_| node()).collect();
-        for (node, (first, last)) in nodes.iter().zip([("0", "5460"), ("5461", "10922"), ("10923", "16383")]) {
-            let _: () = node.ask(&["CLUSTER", "ADDSLOTSRANGE", first, last]);
+        for (node, slots) in nodes.iter().zip([0..=5460, 5461..=10922, 10923..=16383]) {
+            node.serve(slots);
             let _: () = node.ask(&["CLUSTER", "MEET", "127.0.0.1", &nodes[0].port().to_string()]);
         }
         let cluster = Cluster(nodes);
@@ -157,10 +157,11 @@ fn a_silent_node_costs_no_lock_that_lies_on_another() {
     let cluster = Cluster::start();
     let client = cluster.client();
     let keys: Vec<_> = (0..30).map(|i| format!("k{i}")).collect();
-    let guards: Vec<_> = keys.iter().map(|key| hold(&client, key, &short())).collect();
+    let options = LockOptions::new().ttl(Duration::from_secs(2));
+    let guards: Vec<_> = keys.iter().map(|key| hold(&client, key, &options)).collect();
     let silent = 1;
     cluster.0[silent].pause();
-    thread::sleep(Duration::from_secs(3));
+    thread::sleep(Duration::from_secs(5));
     for (key, guard) in keys.iter().zip(&guards) {
         assert_eq!(guard.is_valid(), cluster.serving(key) != silent, "{key}");
     }

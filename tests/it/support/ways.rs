@@ -37,12 +37,15 @@ struct Plan {
 }
 
 impl Plan {
-    /// Can a proxy read what is said?
+    /// Can a proxy stand in between, and read what is said?
     fn is_readable(&self) -> bool {
-        #[cfg(feature = "tls-rustls")]
-        return !matches!(self.place, Place::Tls);
-        #[cfg(not(feature = "tls-rustls"))]
-        true
+        match self.place {
+            #[cfg(feature = "tls-rustls")]
+            Place::Tls => false,
+            // There a node does not change what it says of its own port, and clients would go past the proxy.
+            Place::Cluster => !super::server::is_6(),
+            _ => true,
+        }
     }
 }
 
@@ -188,7 +191,7 @@ impl OnServer {
             }
             Place::Cluster => {
                 let server = Server::with(&["--cluster-enabled", "yes"]);
-                let () = server.ask(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+                server.serve(0..=16383);
                 eventually(Duration::from_secs(5), "the cluster is up", || {
                     server.ask::<String>(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
                 });
