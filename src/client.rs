@@ -11,6 +11,8 @@ use redis::{ConnectionAddr, ConnectionInfo, ConnectionLike, IntoConnectionInfo};
 
 use crate::error::{self, Error, ErrorKind, Result};
 use crate::keeping::Keeper;
+#[cfg(unix)]
+use crate::nodes::Quorum;
 use crate::nodes::{Nodes, Single};
 use crate::options::between;
 use crate::server::{Address, Cluster, Given, Link, Pool, Sentinels};
@@ -193,6 +195,22 @@ const NO_ADDRESS: &str = "not an address of a Redis server: redis://[[user]:pass
 const NEEDS_TLS: &str =
     "an address with rediss:// needs TLS: switch on distlock's feature tls-rustls or tls-native-tls";
 
+/// The most servers of which a majority is asked.
+#[cfg(unix)]
+const MOST_NODES: usize = 15;
+
+fn address(params: impl IntoConnectionInfo) -> Result<ConnectionInfo> {
+    let info = params.into_connection_info().map_err(|e| {
+        // The redis crate finds out by itself that it cannot speak TLS.
+        let text = if e.to_string().contains("TLS") { NEEDS_TLS } else { NO_ADDRESS };
+        Error::caused(ErrorKind::InvalidOption, text.to_owned(), e)
+    })?;
+    if !info.addr().is_supported() {
+        return Err(Error::invalid(format!("{}: {NEEDS_TLS}", info.addr())));
+    }
+    Ok(info)
+}
+
 impl ClientOptions {
     /// The defaults: an `io_timeout` of 1 s, at most 8 connections, the address as the name.
     ///
@@ -309,7 +327,7 @@ impl ClientOptions {
     /// ```
     pub fn open(self, params: impl IntoConnectionInfo) -> Result<LockClient> {
         self.check()?;
-        let info = read(params)?;
+        let info = address(params)?;
         let name = self.name.clone().unwrap_or_else(|| info.addr().to_string());
         let address = Address::new(info, &format!("distlock:{name}"));
         Ok(self.client(&name, Pool::new(address, self.max_connections)))
@@ -353,14 +371,14 @@ impl ClientOptions {
         master: impl IntoConnectionInfo,
     ) -> Result<LockClient> {
         self.check()?;
-        let info = read(master)?;
+        let info = address(master)?;
         let (ConnectionAddr::Tcp(service, _) | ConnectionAddr::TcpTls { host: service, .. }) = info.addr() else {
             return Err(Error::invalid("a unix socket has no name of a service that Sentinels watch".to_owned()));
         };
         let service = service.clone();
         let name = self.name.clone().unwrap_or_else(|| service.clone());
         let called = format!("distlock:{name}");
-        let all = sentinels.into_iter().map(|sentinel| Ok(Address::new(read(sentinel)?, &called)));
+        let all = sentinels.into_iter().map(|sentinel| Ok(Address::new(address(sentinel)?, &called)));
         let all = all.collect::<Result<Vec<_>>>()?;
         if all.is_empty() {
             return Err(Error::invalid(format!("no Sentinel is given that could know the master of {service:?}")));
@@ -399,7 +417,7 @@ impl ClientOptions {
     /// ```
     pub fn open_cluster<S: IntoConnectionInfo>(self, nodes: impl IntoIterator<Item = S>) -> Result<LockClient> {
         self.check()?;
-        let nodes = nodes.into_iter().map(read).collect::<Result<Vec<_>>>()?;
+        let nodes = nodes.into_iter().map(address).collect::<Result<Vec<_>>>()?;
         let seeds = nodes.iter().map(|node| match node.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => Ok((host.clone(), *port)),
             other => Err(Error::invalid(format!("{other}: a node of a cluster has a host and a port"))),
@@ -447,6 +465,68 @@ impl ClientOptions {
         LockClient::of(name, Arc::new(Single::new(link).copied_to(self.replicas)), self.io_timeout)
     }
 
+    /// Makes a client over several independent servers, of which a majority must agree: Redlock, with
+    /// fences. No I/O.
+    ///
+    /// For locks that must outlast the loss of a server without a replica that may lack the last writes.
+    /// Three addresses stand one failure, five stand two. The servers share nothing: no replication, no
+    /// cluster. All API is the same, but:
+    ///
+    /// - **Waiting** is by [`Backoff`](crate::Backoff) alone, whoever is luckiest: there is no queue. Each
+    ///   attempt asks all servers side by side, and ends when a majority has answered.
+    /// - **A lease** is good for the ttl less the time that the attempt took, as everywhere.
+    /// - **A server that loses its memory** gets the key again while a majority has it. No two hold the lock
+    ///   while no server forgets a key before its ttl is over. So a server that may have lost its last
+    ///   writes must stay away for a ttl after a restart, or write with `appendfsync always`.
+    /// - **Fences** grow while no server forgets, and beyond that as far as no server's clock was ahead of
+    ///   the others' by more than the time that the loss took.
+    /// - **Guarded writes** ([`query`](crate::DistLockGuard::query), `exec`, `invoke`) are refused: use a
+    ///   [`FenceGate`](crate::FenceGate) on a client of the one server that has the data.
+    ///
+    /// [`max_connections`](ClientOptions::max_connections) is for each server. Unix only; no TLS yet.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidOption`](ErrorKind::InvalidOption) if an option is out of its limits, an address is none, is
+    /// there twice, or asks for TLS, or if there is not an odd number of them from 3 to 15.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use distlock::ClientOptions;
+    /// let nodes = ["redis://10.0.0.1/", "redis://10.0.0.2/", "redis://10.0.0.3/"];
+    /// let client = ClientOptions::new().name("locks").open_nodes(nodes)?;
+    /// # let _ = client;
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
+    #[cfg(unix)]
+    pub fn open_nodes<T: IntoConnectionInfo>(self, addresses: impl IntoIterator<Item = T>) -> Result<LockClient> {
+        self.check()?;
+        if self.replicas > 0 {
+            return Err(Error::invalid("min_replicas is for one server, and several nodes need none".to_owned()));
+        }
+        let addresses: Vec<_> = addresses.into_iter().map(address).collect::<Result<_>>()?;
+        let count = addresses.len();
+        if count % 2 == 0 || !(3..=MOST_NODES).contains(&count) {
+            return Err(Error::invalid(format!("{count} nodes: an odd number from 3 to {MOST_NODES} is possible")));
+        }
+        let mut nodes: Vec<(String, Arc<Pool>)> = Vec::new();
+        for info in addresses {
+            let node = info.addr().to_string();
+            if matches!(info.addr(), redis::ConnectionAddr::TcpTls { .. }) {
+                return Err(Error::invalid(format!("{node}: several nodes are possible without TLS only")));
+            }
+            if nodes.iter().any(|(other, _)| *other == node) {
+                return Err(Error::invalid(format!("{node} is there twice: each node has one vote")));
+            }
+            let pool = Pool::new(Address::new(info, &format!("distlock:{node}")), self.max_connections);
+            nodes.push((node, pool));
+        }
+        let names: Vec<&str> = nodes.iter().map(|(node, _)| node.as_str()).collect();
+        let name = self.name.clone().unwrap_or_else(|| names.join(", "));
+        Ok(LockClient::of(&name, Arc::new(Quorum::new(nodes)), self.io_timeout))
+    }
+
     fn check(&self) -> Result<()> {
         between("io_timeout", self.io_timeout, Duration::from_millis(1), Duration::from_secs(60))?;
         if !(1..=MOST_CONNECTIONS).contains(&self.max_connections) {
@@ -455,19 +535,6 @@ impl ClientOptions {
         }
         Ok(())
     }
-}
-
-/// Finds that it is an address, and one that this build can connect to.
-fn read(params: impl IntoConnectionInfo) -> Result<ConnectionInfo> {
-    let info = params.into_connection_info().map_err(|e| {
-        // The redis crate finds out by itself that it cannot speak TLS.
-        let text = if e.to_string().contains("TLS") { NEEDS_TLS } else { NO_ADDRESS };
-        Error::caused(ErrorKind::InvalidOption, text.to_owned(), e)
-    })?;
-    if !info.addr().is_supported() {
-        return Err(Error::invalid(format!("{}: {NEEDS_TLS}", info.addr())));
-    }
-    Ok(info)
 }
 
 impl Default for ClientOptions {

@@ -28,8 +28,8 @@
 //! - **It is not reentrant**: the same key twice in one thread waits for itself. **There is no poisoning**:
 //!   a panic releases.
 //! - **It is one Redis server's lock**, that of a master that [Sentinels](ClientOptions::open_sentinel) watch, or of
-//!   the node of a [cluster](ClientOptions::open_cluster) that has its key. A majority of several servers is not
-//!   built yet.
+//!   the node of a [cluster](ClientOptions::open_cluster) that has its key. `ClientOptions::open_nodes` makes it one
+//!   of a majority of several servers.
 //! - **It is not always the better lock.** Where the data lives in one database, a row lock there is; where
 //!   all contenders run on one host, [`std::fs::File::lock`] is. [Choosing](guide::choosing) has a table.
 //!
@@ -39,6 +39,9 @@
 //! - [`DistLock`]: a lock for one key; [`LockOptions`] says how long a crashed holder blocks others,
 //!   how it is renewed, and how it waits.
 //! - [`DistLockGuard`]: a held lock. [`FenceGate`]: the protected side of its fence, for data in Redis.
+//! - [`LockManager`]: deployments by name, for programs that learn them while they run; holds by a token of
+//!   the caller's, without a guard.
+//! - [`TimestampLock`]: the protocol of old fleets (SETNX, GETSET), for interoperation only.
 //! - [`Error`] with its [`ErrorKind`]: what to do. Somebody else having the lock is an error, too, as
 //!   with [`std::sync::Mutex::try_lock`]; [`OptionalExt::optional`] makes an `Option` of it.
 //! - [`Interrupt`]: ends waits from another thread. [`Wait`] and [`Backoff`]: how they wait for other
@@ -50,7 +53,7 @@
 //! - [Moving from `Mutex`](guide::from_mutex): eleven things that people get wrong.
 //! - [Choosing](guide::choosing): which lock for which need; how to choose the options.
 //! - [Operating](guide::operating): what stands in Redis, rights, settings, sizes, log lines.
-//! - [Names](guide::names): what `std`, `parking_lot`, Java and Redisson call it.
+//! - [Names](guide::names): what `std`, `parking_lot`, Java, Redisson and others call it.
 //!
 //! # What it promises
 //!
@@ -110,13 +113,16 @@ mod guarded;
 pub mod guide;
 mod keeping;
 mod lock;
+mod manager;
 mod nodes;
 mod optional;
 mod options;
 mod server;
+mod stamp;
 mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod timestamp_lock;
 mod token;
 mod waiting;
 
@@ -125,8 +131,11 @@ pub use error::{Error, ErrorKind, Result};
 pub use fence_gate::FenceGate;
 pub use keeping::{Lost, LostReason, Renew};
 pub use lock::{DistLock, DistLockGuard, Holder};
+pub use manager::LockManager;
 pub use optional::OptionalExt;
 pub use options::{LockOptions, Wait};
+pub use stamp::{StampClock, StampUnit};
+pub use timestamp_lock::{TimestampLock, TimestampLockGuard, TimestampOptions};
 pub use waiting::{Backoff, Interrupt};
 
 pub use {r2d2, redis};

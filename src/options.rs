@@ -247,16 +247,11 @@ impl LockOptions {
 
     /// Finds every value within its limits, or says which is not.
     pub(crate) fn check(&self) -> Result<Checked> {
-        between("ttl", self.ttl, SHORTEST, LONGEST_TTL)?;
+        check_ttl(self.ttl)?;
         if let Renew::AtMost(limit) = self.renew {
             between("longest hold (Renew::AtMost)", limit, SHORTEST, LONGEST_TTL)?;
         }
-        let Backoff { spins, first_pause, cap } = self.backoff;
-        if spins > MOST_SPINS {
-            return Err(Error::invalid(format!("backoff: spins of {spins}: 0 to {MOST_SPINS} are possible")));
-        }
-        between("backoff: cap", cap, SHORTEST_PAUSE, MINUTE)?;
-        between("backoff: first pause", first_pause, SHORTEST_PAUSE, cap)?;
+        check_backoff(self.backoff)?;
         if let Some(label) = &self.label {
             check_label(label)?;
         }
@@ -285,6 +280,19 @@ impl Default for LockOptions {
     fn default() -> LockOptions {
         LockOptions::new()
     }
+}
+
+pub(crate) fn check_ttl(ttl: Duration) -> Result<()> {
+    between("ttl", ttl, SHORTEST, LONGEST_TTL)
+}
+
+pub(crate) fn check_backoff(backoff: Backoff) -> Result<()> {
+    let Backoff { spins, first_pause, cap } = backoff;
+    if spins > MOST_SPINS {
+        return Err(Error::invalid(format!("backoff: spins of {spins}: 0 to {MOST_SPINS} are possible")));
+    }
+    between("backoff: cap", cap, SHORTEST_PAUSE, MINUTE)?;
+    between("backoff: first pause", first_pause, SHORTEST_PAUSE, cap)
 }
 
 /// An option's value must lie between two limits, both included.

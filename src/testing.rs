@@ -11,7 +11,8 @@
 //! | *lost*: the lease ends in the middle of the work | [`FakeRedis::expire`] |
 //!
 //! All else is as on a server: leases end by the clock and are renewed, fences grow, a token can be
-//! resumed, waiters of another client poll. A call on the fake does no I/O and is answered at once, so
+//! resumed, waiters of another client poll. (Only a [`TimestampLock`](crate::TimestampLock) and guarded writes need a
+//! Redis, and say so.) A call on the fake does no I/O and is answered at once, so
 //! that `io_timeout` has no meaning here (what could not be released while it was down is tried again
 //! with pauses of at most 50 ms). Fakes share nothing: each test makes its own, and tests run side by side.
 //!

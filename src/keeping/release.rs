@@ -5,7 +5,7 @@ use super::held::Held;
 use super::keeper::Keeper;
 use super::lost::LostReason;
 use crate::clock::Moment;
-use crate::nodes::{Order, Performed, Verdict};
+use crate::nodes::{NotAfter, Order, Performed, Verdict};
 use crate::server::{Class, Failure};
 
 /// How a release ended, for its caller.
@@ -23,6 +23,10 @@ impl Keeper {
     pub(crate) fn release(&self, held: &Held) -> Ended {
         // The section ends here: whether it was covered does not depend on how long the release takes.
         let covered = held.is_valid();
+        if !covered {
+            // Whoever wants to be told is told, also if nobody has looked since the lease ended.
+            held.lose(None);
+        }
         held.close();
         self.watchdog.forget(held);
         self.notifier.forget(held);
@@ -38,7 +42,7 @@ impl Keeper {
         let Performed { verdict, ghost } = self.release_now(held);
         match verdict {
             Ok(verdict) => {
-                self.leave_after(held);
+                self.leave_after(held, ghost);
                 judge(held, verdict, ghost)
             }
             Err(failure) => self.release_later(held, covered, failure),
@@ -64,9 +68,11 @@ impl Keeper {
         if covered { Ended::Later(failure) } else { Ended::Lost(held.loss().unwrap_or(LostReason::Expired)) }
     }
 
-    /// An attempt of this hold's acquisition may still be executed: it is taken back when it cannot be.
-    pub(crate) fn leave_after(&self, held: &Held) {
-        if let Some(not_after) = held.ghost {
+    /// An attempt of this hold's acquisition may still be executed: it is taken back when it cannot be. So is
+    /// what stands on a node that did not answer the release, if it is one of several.
+    fn leave_after(&self, held: &Held, ghost: bool) {
+        let remains = (ghost && self.nodes.votes()).then_some(NotAfter::NONE);
+        if let Some(not_after) = held.ghost.max(remains) {
             self.watchdog.run(Errand::leave(&held.key, &held.token, not_after, held.terms.ttl, held.io));
         }
     }

@@ -5,6 +5,8 @@
 
 #[cfg(feature = "testing")]
 mod fake;
+#[cfg(unix)]
+mod quorum;
 mod single;
 
 #[cfg(feature = "testing")]
@@ -12,13 +14,16 @@ use std::sync::Weak;
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::clock::Moment;
-use crate::server::script::{Names, RESERVED};
+use crate::server::script::{Left, Names, RESERVED, Released, Renewed};
 use crate::server::{Class, Failure};
+use crate::stamp::{StampClock, StampUnit};
 
-pub(crate) use crate::server::script::{Condition, HandsOver, Message, Queued, Writes, Written};
+pub(crate) use crate::server::script::{Condition, HandsOver, Message, Queued, Unstamp, Writes, Written};
 pub(crate) use crate::server::{Go, Heard};
 #[cfg(feature = "testing")]
 pub(crate) use fake::Fake;
+#[cfg(unix)]
+pub(crate) use quorum::Quorum;
 pub(crate) use single::Single;
 
 /// A lock's key, with the names of everything it has in Redis.
@@ -153,6 +158,35 @@ pub(crate) enum Verdict {
     NotYet,
 }
 
+impl From<Renewed> for Verdict {
+    fn from(renewed: Renewed) -> Verdict {
+        match renewed {
+            Renewed::Yes => Verdict::Ours,
+            Renewed::Others => Verdict::Others,
+            Renewed::Gone => Verdict::Gone,
+        }
+    }
+}
+
+impl From<Released> for Verdict {
+    fn from(released: Released) -> Verdict {
+        match released {
+            Released::Freed | Released::HandedOver | Released::Unannounced => Verdict::Ours,
+            Released::Others => Verdict::Others,
+            Released::Gone => Verdict::Gone,
+        }
+    }
+}
+
+impl From<Left> for Verdict {
+    fn from(left: Left) -> Verdict {
+        match left {
+            Left::Final => Verdict::Final,
+            Left::NotYet => Verdict::NotYet,
+        }
+    }
+}
+
 /// What came of an order.
 #[derive(Debug)]
 pub(crate) struct Performed {
@@ -175,6 +209,31 @@ pub(crate) struct Owner {
     pub(crate) token: String,
     pub(crate) remaining: Option<Duration>,
 }
+
+/// How a lock of the timestamp protocol writes its stamps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamping {
+    pub(crate) ttl: u64,
+    pub(crate) unit: StampUnit,
+    pub(crate) clock: StampClock,
+    /// What the low digits of a stamp are to be.
+    pub(crate) digits: Option<u64>,
+    /// The key goes with its stamp.
+    pub(crate) expires: bool,
+}
+
+/// A stamp that was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stamped {
+    pub(crate) stamp: u64,
+    pub(crate) sent: Moment,
+    /// So long after it was sent the stamp is over, by the clock that judges it.
+    pub(crate) lasts: Duration,
+}
+
+/// Somebody else's stamp stands, for so long; `None`: for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stands(pub(crate) Option<Duration>);
 
 /// One deployment.
 pub(crate) trait Nodes: Send + Sync + fmt::Debug {
@@ -209,6 +268,12 @@ pub(crate) trait Nodes: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Is an attempt that fails taken back, and the next one another acquisition? So among several nodes, of
+    /// which some may have given their vote.
+    fn votes(&self) -> bool {
+        false
+    }
+
     /// Can a subscription be had here?
     fn can_listen(&self) -> bool {
         false
@@ -227,9 +292,25 @@ pub(crate) trait Nodes: Send + Sync + fmt::Debug {
     /// How long until the servers' clocks have passed `not_after`.
     fn until(&self, not_after: NotAfter) -> Duration;
 
+    /// Writes a stamp if there is none, or if it is over.
+    fn stamp(&self, _key: &Key, _how: &Stamping, _io: Duration) -> Result<Result<Stamped, Stands>, Failure> {
+        Err(no_stamps())
+    }
+
+    /// Deletes a stamp if it stands, and is not over; in one call that is never repeated, since an equal
+    /// stamp may be another's.
+    fn unstamp(&self, _key: &Key, _how: &Stamping, _stamp: u64, _io: Duration) -> Result<Unstamp, Failure> {
+        Err(no_stamps())
+    }
+
     /// From now on there is a hold of this token. A server has no use for that.
     #[cfg(feature = "testing")]
     fn kept(&self, _key: &Key, _token: &str, _hold: Weak<dyn Lapse>) {}
+}
+
+/// The protocol is one server's.
+fn no_stamps() -> Failure {
+    Failure::with_text(Class::Setup, "a timestamp lock needs one Redis server")
 }
 
 /// A hold whose deployment can have it know that its lease is over.

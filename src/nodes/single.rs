@@ -1,5 +1,7 @@
 //! One server.
 
+mod stamps;
+
 use std::{
     sync::{
         Arc,
@@ -14,7 +16,7 @@ use redis::Value;
 
 use super::{
     Ask, Attempt, Attempted, Condition, Go, Heard, Key, Nodes, NotAfter, Order, Outcome, Owner, Performed, Sent,
-    Unwritten, Verdict, Writes, Written, remaining,
+    Stamped, Stamping, Stands, Unstamp, Unwritten, Verdict, Writes, Written, remaining,
 };
 use crate::clock::Moment;
 use crate::server::script::{Guarded, Left, Released, Renewed, Request, Try, Verb, Wait, without_number};
@@ -175,23 +177,12 @@ impl Single {
 
     fn judge(&self, order: &Order<'_>, reply: Reply) -> Performed {
         let verdict = match order {
-            Order::Renew { .. } => read(reply.answer, Renewed::parse).map(|renewed| match renewed {
-                Renewed::Yes => Verdict::Ours,
-                Renewed::Others => Verdict::Others,
-                Renewed::Gone => Verdict::Gone,
-            }),
+            Order::Renew { .. } => read(reply.answer, Renewed::parse).map(Verdict::from),
             Order::Release { .. } => read(reply.answer, Released::parse).map(|released| {
                 self.note(released);
-                match released {
-                    Released::Freed | Released::HandedOver | Released::Unannounced => Verdict::Ours,
-                    Released::Others => Verdict::Others,
-                    Released::Gone => Verdict::Gone,
-                }
+                Verdict::from(released)
             }),
-            Order::Leave { .. } => read(reply.answer, Left::parse).map(|left| match left {
-                Left::Final => Verdict::Final,
-                Left::NotYet => Verdict::NotYet,
-            }),
+            Order::Leave { .. } => read(reply.answer, Left::parse).map(Verdict::from),
         };
         Performed { verdict, ghost: reply.ghost }
     }
@@ -396,6 +387,14 @@ impl Nodes for Single {
         self.link.health().is_down()
     }
 
+    fn stamp(&self, key: &Key, how: &Stamping, io: Duration) -> Result<Result<Stamped, Stands>, Failure> {
+        self.write_stamp(key, how, io)
+    }
+
+    fn unstamp(&self, key: &Key, how: &Stamping, stamp: u64, io: Duration) -> Result<Unstamp, Failure> {
+        self.delete_stamp(key, how, stamp, io)
+    }
+
     fn until(&self, not_after: NotAfter) -> Duration {
         self.link.health().clock.until(not_after.0)
     }
@@ -403,7 +402,7 @@ impl Nodes for Single {
 
 fn verb_of<'a>(order: &Order<'a>) -> (&'a Key, Verb<'a>) {
     match *order {
-        Order::Renew { key, token, ttl, fence } => (key, Verb::Renew { token, ttl, fence }),
+        Order::Renew { key, token, ttl, fence } => (key, Verb::Renew { token, ttl, fence: Some(fence), again: 0 }),
         Order::Release { key, token } => (key, Verb::Release { token }),
         Order::Leave { key, token, fence, not_after } => (key, Verb::Leave { token, fence, not_after: not_after.0 }),
     }

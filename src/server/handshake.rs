@@ -121,6 +121,12 @@ impl Address {
         }
     }
 
+    /// What is said to log in, and what answers it.
+    #[cfg(unix)]
+    pub(super) fn login(&self) -> (Vec<u8>, Vec<Step>) {
+        self.login.request()
+    }
+
     pub(super) fn failed(&self, e: redis::RedisError, limit: Duration) -> Failure {
         Failure::connecting(self.info.addr(), e, limit)
     }
@@ -183,7 +189,7 @@ impl Address {
 
 impl Address {
     /// The addresses of a host.
-    fn addresses(&self, host: &str, port: u16, until: Moment) -> std::io::Result<Vec<SocketAddr>> {
+    pub(super) fn addresses(&self, host: &str, port: u16, until: Moment) -> std::io::Result<Vec<SocketAddr>> {
         if let Ok(ip) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(ip, port)]);
         }
@@ -208,8 +214,8 @@ fn sentinel() -> Failure {
 }
 
 /// What a reply of the handshake answers.
-#[derive(Clone, Copy)]
-enum Step {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
     Auth,
     Select,
     SetName,
@@ -242,7 +248,7 @@ impl Login {
 
 impl Step {
     /// The server's clock where this is TIME.
-    fn check(self, reply: Value) -> Result<Option<u64>, Failure> {
+    pub(super) fn check(self, reply: Value) -> Result<Option<u64>, Failure> {
         let failure = match reply {
             Value::ServerError(e) => Failure::from_server(e),
             reply => return Ok(if matches!(self, Step::Time) { clock_of(&reply) } else { None }),

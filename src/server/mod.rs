@@ -6,11 +6,15 @@
 mod aside;
 mod cluster;
 mod failure;
+#[cfg(unix)]
+mod fan;
 mod given;
 mod handshake;
 mod health;
 mod intercept;
 mod link;
+#[cfg(unix)]
+mod opening;
 mod pool;
 mod scheduler;
 pub(crate) mod script;
@@ -30,6 +34,8 @@ use script::{Command, Guarded, How, Request};
 
 pub(crate) use cluster::Cluster;
 pub(crate) use failure::{Cause, Class, Failure};
+#[cfg(unix)]
+pub(crate) use fan::{Fan, fan_out};
 pub(crate) use given::Given;
 pub(crate) use handshake::{Address, clock_of};
 #[cfg(test)]
@@ -71,6 +77,13 @@ pub(crate) fn ask_copied(
         other => Err(Failure::with_text(Class::Protocol, &format!("WAIT does not answer {other:?}"))),
     });
     (replies.swap_remove(0), copies)
+}
+
+/// Runs one script that must not be executed twice.
+pub(crate) fn ask_once(link: &dyn Link, request: &Request<'_>, until: Moment) -> Reply {
+    let reply = link.call_once(&request.pack(How::Hash), until);
+    // Not known, so not executed.
+    if reply.is_no_script() { link.call_once(&request.pack(How::Source), until) } else { reply }
 }
 
 /// Runs a guarded write, once.

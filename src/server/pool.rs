@@ -64,7 +64,11 @@ impl Pool {
         })
     }
 
-    fn check_out(&self, until: Moment) -> Result<PooledConnection<Slots>, Failure> {
+    pub(super) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub(super) fn check_out(&self, until: Moment) -> Result<PooledConnection<Slots>, Failure> {
         if let Some(slot) = self.slots.try_get() {
             return Ok(slot);
         }
@@ -113,7 +117,7 @@ impl Pool {
     }
 
     /// Sees to it that connections do not stay open for ever, while there are any.
-    fn sweep_later(&self) {
+    pub(super) fn sweep_later(&self) {
         if self.sweeping.swap(true, Relaxed) {
             return;
         }
@@ -234,7 +238,7 @@ impl fmt::Debug for Pool {
 }
 
 /// Makes slots, which cannot fail.
-struct Slots;
+pub(super) struct Slots;
 
 impl r2d2::ManageConnection for Slots {
     type Connection = Slot;

@@ -38,6 +38,17 @@ impl ServerClock {
         Some(pair.not_after(now, io))
     }
 
+    /// What time it is there, a moment behind; `None` while that is not known, or no longer.
+    pub(crate) fn at(&self, now: Moment) -> Option<u64> {
+        self.not_after(now, Duration::ZERO).map(|micros| micros - self::micros(SLACK))
+    }
+
+    /// The server time at a later moment at the latest, or 0 if it never told any.
+    #[cfg(unix)]
+    pub(crate) fn at_the_latest(&self, then: Moment) -> u64 {
+        (*self.0.lock()).map_or(0, |pair| pair.not_after(then, Duration::ZERO))
+    }
+
     /// How long from now until the server's clock has passed `not_after`.
     pub(crate) fn until(&self, not_after: u64) -> Duration {
         let Some(pair) = *self.0.lock() else { return Duration::ZERO };

@@ -17,13 +17,20 @@ use super::wire::Wire;
 use crate::clock::Moment;
 
 #[derive(Default)]
-pub(crate) struct Slot(Option<Live>);
+pub(crate) struct Slot {
+    live: Option<Live>,
+    /// One that is being opened, by a caller that did not wait for it.
+    #[cfg(unix)]
+    pub(super) opening: Option<super::opening::Opening>,
+}
 
-struct Live {
-    wire: Wire,
+pub(super) struct Live {
+    pub(super) wire: Wire,
     /// The generation of the server's connections that it belongs to; older ones are retired.
     generation: u64,
     used: Moment,
+    /// Answers that nobody waits for any more, and that come before the next one's.
+    pub(super) owed: usize,
 }
 
 /// What came of one exchange.
@@ -104,33 +111,44 @@ impl Slot {
     /// Is a usable connection waiting here?
     fn take(&mut self, to: &Address, health: &Health, until: Moment) -> Result<(Live, bool), Failure> {
         let generation = health.generation();
-        if let Some(live) = self.0.take().filter(|live| live.generation == generation) {
+        if let Some(live) = self.live.take().filter(|live| live.generation == generation && live.owed == 0) {
             return Ok((live, true));
         }
         let ready = to.connect(until)?;
         health.clock.set(ready.clock, Moment::now());
-        let live = Live { wire: ready.wire, generation, used: Moment::now() };
-        Ok((live, false))
+        Ok((Live::new(ready.wire, generation), false))
     }
 
-    fn put_back(&mut self, live: Live, used: Moment) {
-        self.0 = Some(Live { used, ..live });
+    /// What stands here, if it is of this generation.
+    #[cfg(unix)]
+    pub(super) fn take_live(&mut self, generation: u64) -> Option<Live> {
+        self.live.take().filter(|live| live.generation == generation)
+    }
+
+    pub(super) fn put_back(&mut self, live: Live, used: Moment) {
+        self.live = Some(Live { used, ..live });
     }
 
     /// Closes a connection that nobody has used since `since`.
     pub(crate) fn close_unused(&mut self, since: Moment) {
-        if self.0.as_ref().is_some_and(|live| live.used < since) {
-            self.0 = None;
+        if self.live.as_ref().is_some_and(|live| live.used < since) {
+            self.live = None;
         }
     }
 
     /// Does a connection stand here that nobody has used for so long?
     pub(crate) fn has_waited_for(&self, time: Duration) -> bool {
-        self.0.as_ref().is_some_and(|live| live.used.after(time) < Moment::now())
+        self.live.as_ref().is_some_and(|live| live.used.after(time) < Moment::now())
     }
 
     pub(crate) fn is_connected(&self) -> bool {
-        self.0.is_some()
+        self.live.is_some()
+    }
+}
+
+impl Live {
+    pub(super) fn new(wire: Wire, generation: u64) -> Live {
+        Live { wire, generation, used: Moment::now(), owed: 0 }
     }
 }
 

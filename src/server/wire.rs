@@ -10,6 +10,9 @@ use std::{
     time::Duration,
 };
 
+#[cfg(unix)]
+use std::os::fd::{AsFd, BorrowedFd};
+
 use redis::{Connection, RedisError, RedisResult, Value, parse_redis_value};
 
 use crate::clock::Moment;
@@ -53,6 +56,41 @@ impl Wire {
     #[cfg(unix)]
     pub(crate) fn unix(path: &std::path::Path) -> io::Result<Wire> {
         Ok(Wire::own(Stream::Unix(std::os::unix::net::UnixStream::connect(path)?)))
+    }
+
+    /// A socket that was connected without waiting.
+    #[cfg(unix)]
+    pub(crate) fn connected(stream: TcpStream) -> io::Result<Wire> {
+        stream.set_nonblocking(false)?;
+        stream.set_nodelay(true)?;
+        Ok(Wire::own(Stream::Tcp(stream)))
+    }
+
+    /// What to wait for; none with TLS.
+    #[cfg(unix)]
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Wire::Own(own) => Some(own.stream.fd()),
+            Wire::Redis(_) => None,
+        }
+    }
+
+    /// Takes in what has come; only where something has.
+    #[cfg(unix)]
+    pub(crate) fn take_in(&mut self) -> io::Result<()> {
+        match self {
+            Wire::Own(own) => own.read.fill_from(&mut own.stream),
+            Wire::Redis(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// The next answer of what was taken in, if it is whole.
+    #[cfg(unix)]
+    pub(crate) fn next_whole(&mut self) -> RedisResult<Option<Value>> {
+        match self {
+            Wire::Own(own) => own.next_whole(),
+            Wire::Redis(_) => Ok(None),
+        }
     }
 
     fn own(stream: Stream) -> Wire {
@@ -114,10 +152,8 @@ impl Own {
 
     fn receive(&mut self, until: Moment) -> RedisResult<Value> {
         loop {
-            if let Some(end) = frame(self.read.bytes())? {
-                let value = value(&self.read.bytes()[..end]);
-                self.read.forget(end);
-                return value;
+            if let Some(value) = self.next_whole()? {
+                return Ok(value);
             }
             // Later pieces, and later answers, have what is left of the time.
             if !std::mem::take(&mut self.sent) {
@@ -125,6 +161,13 @@ impl Own {
             }
             self.read.fill_from(&mut self.stream)?;
         }
+    }
+
+    fn next_whole(&mut self) -> RedisResult<Option<Value>> {
+        let Some(end) = frame(self.read.bytes())? else { return Ok(None) };
+        let value = value(&self.read.bytes()[..end]);
+        self.read.forget(end);
+        value.map(Some)
     }
 
     /// Bounds the next read and write by what is left; timeouts that are about right stay.
@@ -238,6 +281,14 @@ fn nonsense(bytes: &[u8]) -> RedisError {
 }
 
 impl Stream {
+    #[cfg(unix)]
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Unix(stream) => stream.as_fd(),
+        }
+    }
+
     fn set_timeout(&self, time: Duration) -> io::Result<()> {
         match self {
             Stream::Tcp(stream) => {

@@ -14,13 +14,14 @@ use std::{
     time::Duration,
 };
 
-use log::{trace, warn};
+use log::trace;
 
 use super::asker::{Asker, Refusal, TooLate, Won};
 use super::gate::Turn;
 use super::interrupt::Interrupt;
 use super::mailbox::Mail;
 use super::place::{self, Belief, Place};
+use super::saying;
 use super::seat::{Left, Seat};
 use crate::clock::Moment;
 use crate::keeping::{Grant, lease};
@@ -48,7 +49,7 @@ pub(super) enum Paused {
 }
 
 /// A PTTL is rounded, and the key must be gone when we ask.
-const AFTER_EXPIRY: Duration = Duration::from_millis(2);
+pub(super) const AFTER_EXPIRY: Duration = Duration::from_millis(2);
 /// A granted lease is short: a section that is longer than this has it renewed.
 const BRIEF: Duration = Duration::from_millis(100);
 
@@ -111,7 +112,7 @@ impl<'a> Head<'a> {
         if let Some(place) = &mut seat.place {
             place.sent(calls);
         }
-        match outcome {
+        let step = match outcome {
             Ok(Outcome::Granted { fence, sent }) => {
                 local.news.answered();
                 local.note_queue(matches!(ask, Ask::Wait { place: 1.., .. }));
@@ -145,7 +146,22 @@ impl<'a> Head<'a> {
                 }
                 Step::Failed(failure)
             }
+        };
+        if matches!(step, Step::Taken | Step::Failed(_)) && keeper.nodes.votes() {
+            self.begin_anew();
         }
+        step
+    }
+
+    /// An attempt that fails among several nodes is taken back: a release of it that comes late must not be one
+    /// of the next, so that gets another token.
+    fn begin_anew(&mut self) {
+        let Some(seat) = self.seat.take() else { return };
+        if let Some(not_after) = seat.ghost {
+            self.asker.take_back(&seat.token, not_after);
+        }
+        let Seat { next, pauses, said, unqueued, .. } = seat;
+        self.seat = Some(Seat { next, pauses, said, unqueued, ..self.asker.fresh_seat() });
     }
 
     /// Somebody else has it: enters the queue where that is of use, and else plans the next attempt.
@@ -301,8 +317,7 @@ impl<'a> Head<'a> {
     fn say_endless(&mut self, remaining: Option<Duration>) {
         let Some(seat) = self.seat.as_mut().filter(|_| remaining.is_none()) else { return };
         if !std::mem::replace(&mut seat.said.endless, true) {
-            let key = &self.asker.local.key.text;
-            warn!("lock {key:?} is held without a ttl: unless its holder releases it, nobody gets it");
+            saying::endless(&self.asker.local.key.text);
         }
     }
 
@@ -310,15 +325,7 @@ impl<'a> Head<'a> {
     pub(super) fn say_failing(&mut self, failure: &Failure, deadline: Option<Moment>) {
         let Some(seat) = self.seat.as_mut().filter(|seat| !seat.said.failing) else { return };
         seat.said.failing = true;
-        let (name, limit) = (&self.asker.keeper.name, self.asker.manner.unreachable_after);
-        match deadline {
-            Some(deadline) => {
-                let left = Moment::now().until(deadline);
-                warn!("redis {name:?} gives no lock, trying for {left:?} more: {failure}");
-            }
-            None if limit == Duration::MAX => warn!("redis {name:?} gives no lock, trying until it does: {failure}"),
-            None => warn!("redis {name:?} gives no lock, trying for {limit:?}: {failure}"),
-        }
+        saying::failing(&self.asker.keeper.name, failure, deadline, self.asker.manner.unreachable_after);
     }
 }
 
@@ -340,7 +347,7 @@ fn is_refusal(failure: &Failure) -> bool {
     matches!(failure.class, Class::Denied | Class::WrongType) || failure.to_string().starts_with("OOM")
 }
 
-fn random() -> u64 {
+pub(super) fn random() -> u64 {
     RandomState::new().hash_one(0)
 }
 

@@ -10,6 +10,8 @@ mod listener;
 mod local;
 mod mailbox;
 mod place;
+mod polling;
+mod saying;
 mod seat;
 
 pub(crate) use asker::{Asker, Manner, Refusal, Won};
@@ -18,4 +20,5 @@ pub(crate) use gate::{Gate, Turn};
 pub use interrupt::Interrupt;
 pub(crate) use listener::Listener;
 pub(crate) use local::{LocalKey, Locals, Shape};
+pub(crate) use polling::{Poll, Polled};
 pub(crate) use seat::Left;

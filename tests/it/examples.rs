@@ -177,6 +177,16 @@ fn guarded_write_writes_only_for_the_holder_and_the_newest_fence() {
 }
 
 #[test]
+fn uploads_hold_a_file_over_several_requests() {
+    assert_prints("uploads", &run("uploads"));
+}
+
+#[test]
+fn old_fleet_takes_turns_with_programs_of_the_timestamp_protocol() {
+    assert_prints("old_fleet", &run("old_fleet"));
+}
+
+#[test]
 fn worker_pool_does_every_job_once() {
     let lines = run("worker_pool");
     assert_eq!(lines.last().map(String::as_str), Some("all 60 jobs were done, each once"));
@@ -242,7 +252,7 @@ fn a_private_server_ends_with_its_example_also_when_that_is_killed() {
 
 #[test]
 fn examples_run_on_the_demo_server_where_there_is_no_redis() {
-    for name in ["from_mutex", "hand_over", "guarded_write", "fenced_sqlite"] {
+    for name in ["uploads", "old_fleet", "from_mutex", "hand_over", "guarded_write", "fenced_sqlite"] {
         let lines = Example::start(name, On::Demo).rest();
         assert!(lines.iter().any(|line| line.starts_with("server: a demo server in this process")), "{lines:#?}");
         assert_prints(name, &lines);

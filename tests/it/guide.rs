@@ -15,7 +15,7 @@ use crate::support::{Fate, Proxy, Server, Way, eventually};
 const LONG: Duration = Duration::from_secs(20);
 
 /// What can happen to a lock on one server, in words that a row of the page must have.
-const FAULTS: [&str; 36] = [
+const FAULTS: [&str; 39] = [
     "holder killed",
     "holder paused beyond its ttl",
     "renewal starved",
@@ -31,6 +31,9 @@ const FAULTS: [&str; 36] = [
     "refused",
     "never answering AUTH",
     "restarted empty",
+    "back with all its data",
+    "an old snapshot",
+    "while processes wait",
     "FLUSHALL",
     "DEL",
     "evicted",

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use distlock::{DistLock, ErrorKind, LockClient, LockOptions, Renew};
+use distlock::{DistLock, ErrorKind, LockClient, LockManager, LockOptions, Renew, TimestampLock};
 use redis::Commands;
 
 use crate::support::proxy::{TRY, calls};
@@ -33,12 +33,16 @@ fn worker() {
         "hold and look" => hold_and_look(&url),
         "lock and look" => lock_and_look(&url),
         "many locks" => crate::keeping::many_locks(&url),
+        "wear" => crate::load::wear(&url),
         "wait" => crate::turns::wait(&url),
         "fork while waiting" => crate::turns::fork_while_waiting(&url),
         "panicking logger" => crate::faults::panicking_logger(&url),
         other => match other.strip_prefix("contend ") {
             Some(orders) => crate::faults::contender::contend(orders, &url),
-            None => panic!("no such task: {other}"),
+            None => match other.strip_prefix("beside ") {
+                Some(what) => crate::interop::count(what, &url),
+                None => panic!("no such task: {other}"),
+            },
         },
     }
 }
@@ -174,6 +178,10 @@ fn fork(url: &str) {
     let client = LockClient::open(url).unwrap();
     let lock = DistLock::new(&client, "forked");
     let guard = lock.lock().unwrap();
+    let stamps = TimestampLock::new(&client, "stamped");
+    let stamp = stamps.lock().unwrap();
+    let manager = LockManager::new();
+    manager.add("forked", &client).unwrap();
     match fork::fork().unwrap() {
         fork::Fork::Child => {
             let inert = || {
@@ -185,17 +193,22 @@ fn fork(url: &str) {
                 assert_eq!(lock.lock().unwrap_err().kind(), ErrorKind::InvalidOption);
                 assert_eq!(client.ping().unwrap_err().kind(), ErrorKind::InvalidOption);
                 assert_eq!(DistLock::new(&client, "other").try_lock().unwrap_err().kind(), ErrorKind::InvalidOption);
+                assert!(!stamp.is_valid() && stamp.remaining().is_zero());
+                assert_eq!(stamps.try_lock().unwrap_err().kind(), ErrorKind::InvalidOption);
+                assert_eq!(manager.client("forked").unwrap_err().kind(), ErrorKind::InvalidOption);
+                assert_eq!(manager.add("own", &client).unwrap_err().kind(), ErrorKind::InvalidOption);
                 // A client of its own works, and finds the lock taken.
                 let own = DistLock::new(&LockClient::open(url).unwrap(), "forked");
                 assert!(own.try_lock().unwrap_err().is_taken());
             };
             let well = std::panic::catch_unwind(std::panic::AssertUnwindSafe(inert)).is_ok();
-            drop((guard, lock, client));
+            drop((guard, stamp, stamps, manager, lock, client));
             process::exit(if well { 0 } else { 1 });
         }
         fork::Fork::Parent(child) => {
             assert_eq!(fork::waitpid(child).unwrap(), 0, "the child is well");
             assert!(guard.is_valid());
+            stamp.unlock().expect("the child has released nothing");
             assert_eq!(lock.holder().unwrap().unwrap().token, guard.token());
             guard.unlock().unwrap();
         }

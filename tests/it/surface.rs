@@ -8,8 +8,8 @@ use std::{
 };
 
 use distlock::{
-    Backoff, ClientOptions, DistLock, DistLockGuard, Error, ErrorKind, Holder, Interrupt, LockClient, LockOptions,
-    Renew,
+    Backoff, ClientOptions, DistLock, DistLockGuard, Error, ErrorKind, Holder, Interrupt, LockClient, LockManager,
+    LockOptions, Renew, StampClock, StampUnit, TimestampLock, TimestampLockGuard, TimestampOptions,
 };
 
 const BRIEF: LockOptions = LockOptions::new()
@@ -28,15 +28,21 @@ fn value<T: Copy + Eq + Debug + Send + Sync + 'static>() {}
 fn handles_and_guards_can_be_shared_moved_cloned_and_printed() {
     handle::<LockClient>();
     handle::<DistLock>();
+    handle::<LockManager>();
+    handle::<TimestampLock>();
     handle::<Interrupt>();
     handle::<Holder>();
     guard::<DistLockGuard>();
+    guard::<TimestampLockGuard>();
     value::<ErrorKind>();
     value::<Renew>();
     value::<Backoff>();
+    value::<StampClock>();
+    value::<StampUnit>();
     fn option<T: Clone + Debug + Default + Send + Sync + 'static>() {}
     option::<LockOptions>();
     option::<ClientOptions>();
+    option::<TimestampOptions>();
 }
 
 #[test]

@@ -3,12 +3,14 @@
 //! - `measure COMMAND FOLDER` runs every contestant that can be had here and writes `results.tsv`;
 //! - `plot FOLDER SVG` draws `results.tsv`;
 //! - `curves CONTEND HANDOFF SVG CAPTION …` draws what our own benches of these names printed;
+//! - `nodes` prints how long a lock over five nodes takes, beside the crate `redlock`;
 //! - `worker NAME PORT` is one contestant of Rust in a process of its own, obeying its standard input.
 
 mod contestants;
 mod curves;
 mod machine;
 mod measure;
+mod nodes;
 mod plot;
 mod process;
 mod results;
@@ -31,6 +33,7 @@ fn main() {
             let text = fs::read_to_string(Path::new(folder).join("results.tsv")).expect("results.tsv");
             fs::write(svg, plot::svg(&Results::parse(&text))).expect("a file to draw into");
         }
+        ["nodes"] => nodes::table(),
         ["curves", contend, handoff, svg, ref captions @ ..] => {
             let [contend, handoff] = [contend, handoff].map(|path| fs::read_to_string(path).expect("a table"));
             let mut captions: Vec<String> = captions.iter().map(|&caption| caption.to_owned()).collect();
@@ -38,7 +41,9 @@ fn main() {
             captions.push(format!("{}, load {} at the end", machine::date(), machine::load()));
             fs::write(svg, curves::svg(&contend, &handoff, &captions)).expect("a file to draw into");
         }
-        _ => panic!("measure COMMAND FOLDER, plot FOLDER SVG, curves CONTEND HANDOFF SVG CAPTION …, worker NAME PORT"),
+        _ => panic!(
+            "measure COMMAND FOLDER, plot FOLDER SVG, curves CONTEND HANDOFF SVG CAPTION …, nodes, worker NAME PORT"
+        ),
     }
 }
 

@@ -207,6 +207,52 @@ impl Left {
     }
 }
 
+/// The answer of `stamp`. `clock`: the server's time in µs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stamp {
+    /// Mine, for `left` ms more.
+    Held { left: u64, clock: u64 },
+    /// Another's, for `left` ms more; −1: for ever.
+    Taken { left: i64, clock: u64 },
+    /// Executed after its `not_after`, or with too little left of its stamp: nothing was done.
+    Late { clock: u64 },
+}
+
+impl Stamp {
+    pub(crate) fn parse(text: &str) -> Option<Stamp> {
+        let mut words = text.split(' ');
+        let answer = match words.next()? {
+            "held" => Stamp::Held { left: words.next()?.parse().ok()?, clock: words.next()?.parse().ok()? },
+            "taken" => Stamp::Taken { left: words.next()?.parse().ok()?, clock: words.next()?.parse().ok()? },
+            "late" => Stamp::Late { clock: words.next()?.parse().ok()? },
+            _ => return None,
+        };
+        words.next().is_none().then_some(answer)
+    }
+}
+
+/// The answer of `unstamp`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unstamp {
+    Freed,
+    /// Mine, and over: untouched.
+    Over,
+    Gone,
+    Others,
+}
+
+impl Unstamp {
+    pub(crate) fn parse(text: &str) -> Option<Unstamp> {
+        match text {
+            "1" => Some(Unstamp::Freed),
+            "2" => Some(Unstamp::Over),
+            "-1" => Some(Unstamp::Gone),
+            "0" => Some(Unstamp::Others),
+            _ => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,10 +331,31 @@ mod tests {
         }
     }
 
+    #[test]
+    fn stamps_are_answered_in_words_of_their_own() {
+        let table = [
+            ("held 30250 1764547200000000", Some(Stamp::Held { left: 30_250, clock: 1_764_547_200_000_000 })),
+            ("taken 17 5", Some(Stamp::Taken { left: 17, clock: 5 })),
+            ("taken -1 5", Some(Stamp::Taken { left: -1, clock: 5 })),
+            ("late 5", Some(Stamp::Late { clock: 5 })),
+            ("held -1 5", None),
+            ("held 1", None),
+            ("taken 17 1 5", None),
+            ("", None),
+        ];
+        for (text, meaning) in table {
+            assert_eq!(Stamp::parse(text), meaning, "{text:?}");
+        }
+        let all = [Unstamp::Freed, Unstamp::Over, Unstamp::Gone, Unstamp::Others].map(Some);
+        assert_eq!(["1", "2", "-1", "0"].map(Unstamp::parse), all);
+        assert_eq!(["3", "OK", ""].map(Unstamp::parse), [None; 3]);
+    }
+
     proptest! {
         #[test]
         fn no_text_makes_a_parser_panic(text in ".*") {
             let _ = (Try::parse(&text), Wait::parse(&text), Released::parse(&text), Renewed::parse(&text), Left::parse(&text));
+            let _ = (Stamp::parse(&text), Unstamp::parse(&text));
         }
     }
 }

@@ -13,7 +13,7 @@ pub(crate) mod pack;
 
 use std::sync::LazyLock;
 
-pub(crate) use answer::{HandsOver, Left, Queued, Released, Renewed, Try, Wait};
+pub(crate) use answer::{HandsOver, Left, Queued, Released, Renewed, Stamp, Try, Unstamp, Wait};
 pub(crate) use guarded::{Condition, Guarded, Writes, Written};
 pub(crate) use message::Message;
 pub(crate) use names::{Names, RESERVED, slot as slot_of};
@@ -39,6 +39,8 @@ script!(LEAVE, "leave.lua");
 script!(RENEW, "renew.lua");
 script!(FORCE, "force.lua");
 script!(PROBE, "probe.lua");
+script!(STAMP, "stamp.lua");
+script!(UNSTAMP, "unstamp.lua");
 
 impl Script {
     fn new(source: &str) -> Script {
@@ -134,11 +136,30 @@ pub(crate) enum Verb<'a> {
     Renew {
         token: &'a str,
         ttl: u64,
-        fence: u64,
+        /// Compared with the stored one.
+        fence: Option<u64>,
+        /// Until then a lock that is gone is set again; 0: it stays gone.
+        again: u64,
     },
     Force,
     /// Try every command that the scripts use, on a key that does not outlive the script.
     Probe,
+    /// Take a lock of the timestamp protocol. `now`: ms by this machine's clock; `None`: by the server's.
+    /// `least`: so many ms of the stamp must be left.
+    Stamp {
+        stamp: u64,
+        unit: u64,
+        now: Option<u64>,
+        least: u64,
+        expires: bool,
+        not_after: u64,
+    },
+    /// Free one.
+    Unstamp {
+        stamp: u64,
+        unit: u64,
+        now: Option<u64>,
+    },
 }
 
 /// One call of one script.
@@ -174,17 +195,31 @@ impl Request<'_> {
             }
             Verb::Release { token } => to(&RELEASE, &[Text(token)]),
             Verb::Leave { token, fence, not_after } => {
-                let mut digits = String::new();
-                if let Some(fence) = fence {
-                    crate::decimal::push(&mut digits, fence);
-                }
-                to(&LEAVE, &[Text(token), Text(&digits), Number(not_after)])
+                to(&LEAVE, &[Text(token), Text(&digits(fence)), Number(not_after)])
             }
-            Verb::Renew { token, ttl, fence } => to(&RENEW, &[Text(token), Number(ttl), Number(fence), Number(0)]),
+            Verb::Renew { token, ttl, fence, again } => {
+                to(&RENEW, &[Text(token), Number(ttl), Text(&digits(fence)), Number(again)])
+            }
             Verb::Force => to(&FORCE, &[]),
             Verb::Probe => to(&PROBE, &[]),
+            Verb::Stamp { stamp, unit, now, least, expires, not_after } => {
+                let [stamp, unit, least, not_after] = [stamp, unit, least, not_after].map(Number);
+                to(&STAMP, &[stamp, unit, now.map_or(Text(""), Number), least, Number(expires.into()), not_after])
+            }
+            Verb::Unstamp { stamp, unit, now } => {
+                to(&UNSTAMP, &[Number(stamp), Number(unit), now.map_or(Text(""), Number)])
+            }
         }
     }
+}
+
+/// Empty where there is none.
+fn digits(fence: Option<u64>) -> String {
+    let mut digits = String::new();
+    if let Some(fence) = fence {
+        crate::decimal::push(&mut digits, fence);
+    }
+    digits
 }
 
 /// What an answer says before its number. Only of an answer that the command owns.

@@ -6,6 +6,7 @@ pub(crate) mod contender;
 mod controls;
 mod errors;
 mod foreign_code;
+mod kept;
 mod late;
 mod limits;
 mod lost;
@@ -15,6 +16,7 @@ mod plan;
 mod random;
 mod release;
 mod renewal;
+mod restarts;
 mod stale;
 mod told;
 

@@ -156,3 +156,19 @@ fn a_loss_that_redis_reports_is_told_at_once_and_not_when_the_lease_ends() {
         assert!(at < start + SLACK, "{:?}", at - start);
     }
 }
+
+#[test]
+fn a_lease_that_ran_out_is_told_also_if_its_guard_goes_in_that_moment() {
+    let server = Server::start();
+    let client = LockClient::open(server.url()).unwrap();
+    let told = Told::default();
+    let brief = LockOptions::new().ttl(Duration::from_millis(20)).renew(Renew::Never);
+    let lock = DistLock::with_options(&client, "k", &listening(&told, brief)).unwrap();
+    for _ in 0..100 {
+        let guard = lock.lock().unwrap();
+        assert!(guard.wait_lost_for(LONG));
+        drop(guard);
+    }
+    eventually(LONG, "all are told", || told.lock().unwrap().len() == 100);
+    assert!(told.lock().unwrap().iter().all(|(lost, _)| lost.reason == LostReason::Expired));
+}

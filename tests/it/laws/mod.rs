@@ -1,9 +1,11 @@
 //! What a lock promises, each promise written once and run on every way of building a client.
 //! (`refusals` is about addresses and rights, which are no matter of the way.)
 
+mod by_token;
 mod company;
 mod exclusion;
 mod fences;
+mod foreign_holders;
 mod giving_away;
 mod guarded;
 mod lease;
@@ -12,6 +14,8 @@ mod names;
 mod operators;
 mod passing;
 mod refusals;
+mod stamp_flaws;
+mod stamps;
 mod threads;
 mod waiting;
 

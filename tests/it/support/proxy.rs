@@ -231,6 +231,8 @@ pub(crate) const WAIT: &str = include_str!("../../../src/server/script/wait.lua"
 pub(crate) const RELEASE: &str = include_str!("../../../src/server/script/release.lua");
 pub(crate) const RENEW: &str = include_str!("../../../src/server/script/renew.lua");
 pub(crate) const LEAVE: &str = include_str!("../../../src/server/script/leave.lua");
+pub(crate) const STAMP: &str = include_str!("../../../src/server/script/stamp.lua");
+pub(crate) const UNSTAMP: &str = include_str!("../../../src/server/script/unstamp.lua");
 
 impl Shared {
     fn is_closed(&self) -> bool {
