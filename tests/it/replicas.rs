@@ -119,3 +119,12 @@ fn a_user_without_the_right_to_wait_is_denied_and_leaves_no_lock() {
     assert_eq!(lock.lock().unwrap_err().kind(), ErrorKind::Denied);
     eventually(Duration::from_secs(5), "free", || master.ask::<Option<String>>(&["GET", "k"]).is_none());
 }
+
+#[cfg(unix)]
+#[test]
+fn several_nodes_have_no_replicas_to_be_asked() {
+    let nodes = ["redis://127.0.0.1:1/", "redis://127.0.0.1:2/", "redis://127.0.0.1:3/"];
+    let error = ClientOptions::new().min_replicas(1).open_nodes(nodes).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidOption);
+    assert!(error.to_string().contains("min_replicas"), "{error}");
+}
