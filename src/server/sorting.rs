@@ -39,8 +39,8 @@ const NO_LOCK: &str = "its key holds something that is no lock; choose another k
 
 type Row = (&'static str, Class, &'static str);
 
-/// The first word of an error answer. ASK and MOVED reach us only where an address is one node of a
-/// cluster.
+/// The first word of an error answer. On a cluster ASK and MOVED are followed; they come this far only where
+/// an address is one node of it.
 const CODES: [Row; 18] = [
     ("NOSCRIPT", Class::NoScript, ""),
     ("READONLY", Class::Role, REPLICA),
