@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use redis::{ConnectionInfo, ConnectionLike, IntoConnectionInfo};
+use redis::{ConnectionAddr, ConnectionInfo, ConnectionLike, IntoConnectionInfo};
 
 use crate::error::{self, Error, ErrorKind, Result};
 use crate::keeping::Keeper;
@@ -15,7 +15,7 @@ use crate::keeping::Keeper;
 use crate::nodes::Quorum;
 use crate::nodes::{Nodes, Single};
 use crate::options::between;
-use crate::server::{Address, Given, Link, Pool};
+use crate::server::{Address, Cluster, Given, Link, Pool, Sentinels};
 use crate::waiting::{Listener, Locals};
 
 /// A Redis deployment that locks live on, and what all locks made from it share: connections, a local
@@ -102,8 +102,7 @@ impl LockClient {
         M: r2d2::ManageConnection,
         M::Connection: ConnectionLike,
     {
-        let defaults = ClientOptions::new();
-        LockClient::new("pool", Arc::new(Given::new(pool)), defaults.io_timeout)
+        ClientOptions::new().client("pool", Arc::new(Given::new(pool)))
     }
 
     /// Asks Redis now whether locks will work: the address, the credentials, the rights to every
@@ -151,10 +150,6 @@ impl LockClient {
         self.keeper.nodes.ping(self.keeper.io_timeout).map_err(|failure| error::of_deployment(name, failure))
     }
 
-    fn new(name: &str, link: Arc<dyn Link>, io_timeout: Duration) -> LockClient {
-        LockClient::of(name, Arc::new(Single::new(link)), io_timeout)
-    }
-
     pub(crate) fn of(name: &str, nodes: Arc<dyn Nodes>, io_timeout: Duration) -> LockClient {
         let keeper = Keeper::new(name, nodes, io_timeout);
         let listener = Listener::of(&keeper);
@@ -189,6 +184,7 @@ pub struct ClientOptions {
     name: Option<String>,
     io_timeout: Duration,
     max_connections: u32,
+    replicas: u32,
 }
 
 const MOST_CONNECTIONS: u32 = 1000;
@@ -227,7 +223,7 @@ impl ClientOptions {
     /// ```
     #[must_use]
     pub fn new() -> ClientOptions {
-        ClientOptions { name: None, io_timeout: Duration::from_secs(1), max_connections: 8 }
+        ClientOptions { name: None, io_timeout: Duration::from_secs(1), max_connections: 8, replicas: 0 }
     }
 
     /// What the deployment is called in errors, logs, thread names and `CLIENT LIST`. Defaults to the
@@ -286,6 +282,35 @@ impl ClientOptions {
         self
     }
 
+    /// How many replicas must have a lock before it counts as acquired. Defaults to 0, which asks none and
+    /// costs nothing.
+    ///
+    /// Redis acknowledges a write before its replicas have it, so a failover can forget a lock that was
+    /// acquired just before. With this, each acquisition waits (Redis's `WAIT`) until so many replicas
+    /// have confirmed it, for up to half an [`io_timeout`](ClientOptions::io_timeout): in the same round trip, which takes as much
+    /// longer as the replicas do. If they have not, the lock is released and tried again, as long as the
+    /// caller waits; then the error is [`Unavailable`](ErrorKind::Unavailable). A renewal waits for no replica.
+    ///
+    /// It makes the loss of a lock in a failover unlikely, not impossible: the replica that becomes the
+    /// master may be another. The [fence](crate::guide::leases) still orders the two holders.
+    ///
+    /// A waiter that is granted the lock in its turn asks Redis once more, and with it the replicas. The
+    /// user needs the right to `WAIT`; a given pool needs one trip more, and must not be one of cluster
+    /// connections.
+    ///
+    /// ```no_run
+    /// # use distlock::ClientOptions;
+    /// # fn main() -> distlock::Result<()> {
+    /// let client = ClientOptions::new().min_replicas(1).open("redis://10.0.0.7/")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn min_replicas(mut self, n: u32) -> ClientOptions {
+        self.replicas = n;
+        self
+    }
+
     /// Makes a client with connections of its own; see [`LockClient::open`]. No I/O.
     ///
     /// # Errors
@@ -303,9 +328,110 @@ impl ClientOptions {
     pub fn open(self, params: impl IntoConnectionInfo) -> Result<LockClient> {
         self.check()?;
         let info = address(params)?;
-        let name = self.name.unwrap_or_else(|| info.addr().to_string());
+        let name = self.name.clone().unwrap_or_else(|| info.addr().to_string());
         let address = Address::new(info, &format!("distlock:{name}"));
-        Ok(LockClient::new(&name, Pool::new(address, self.max_connections), self.io_timeout))
+        Ok(self.client(&name, Pool::new(address, self.max_connections)))
+    }
+
+    /// Makes a client for the master of a service that Sentinels watch. No I/O.
+    ///
+    /// `sentinels` are their addresses, with their own credentials if they have any. `master` says how to
+    /// log in at the master, and the name of the service stands in the place of its host:
+    /// `redis://[[user]:password@]service[/database]`, or `rediss://` if it speaks TLS. The client is
+    /// called by the service, if it has no other [name](ClientOptions::name).
+    ///
+    /// Whenever a connection is opened the Sentinels are asked where the master is, the one that answered
+    /// last first, and the server itself whether it is one (if the user may: `+role`). Connections that
+    /// break, or whose server turns out to be a replica, are opened again. So threads that wait for a lock
+    /// wait through a failover, and a lock that the new master knows is kept and renewed there.
+    ///
+    /// One that it does not know is [lost](crate::guide::leases): Redis acknowledges before its replicas have
+    /// it. [`min_replicas`](ClientOptions::min_replicas) makes that unlikely.
+    ///
+    /// A Sentinel that does not answer costs a part of the [`io_timeout`](ClientOptions::io_timeout), which
+    /// bounds it all.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidOption`](ErrorKind::InvalidOption) if an option is out of its limits, an address is none, or
+    /// there is no Sentinel.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use distlock::ClientOptions;
+    /// let sentinels = ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"];
+    /// let client = ClientOptions::new().open_sentinel(sentinels, "redis://worker:secret@mymaster/0")?;
+    /// # let _ = client;
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
+    pub fn open_sentinel<S: IntoConnectionInfo>(
+        self,
+        sentinels: impl IntoIterator<Item = S>,
+        master: impl IntoConnectionInfo,
+    ) -> Result<LockClient> {
+        self.check()?;
+        let info = address(master)?;
+        let (ConnectionAddr::Tcp(service, _) | ConnectionAddr::TcpTls { host: service, .. }) = info.addr() else {
+            return Err(Error::invalid("a unix socket has no name of a service that Sentinels watch".to_owned()));
+        };
+        let service = service.clone();
+        let name = self.name.clone().unwrap_or_else(|| service.clone());
+        let called = format!("distlock:{name}");
+        let all = sentinels.into_iter().map(|sentinel| Ok(Address::new(address(sentinel)?, &called)));
+        let all = all.collect::<Result<Vec<_>>>()?;
+        if all.is_empty() {
+            return Err(Error::invalid(format!("no Sentinel is given that could know the master of {service:?}")));
+        }
+        let address = Address::new(info, &called).watched(Sentinels::new(&service, all));
+        Ok(self.client(&name, Pool::new(address, self.max_connections)))
+    }
+
+    /// Makes a client for a Redis Cluster. No I/O.
+    ///
+    /// `nodes` are addresses of some of its nodes, the more the better: the others are asked of them. All
+    /// are logged in at with the user and password (and TLS) of the first. A client has up to
+    /// [`max_connections`](ClientOptions::max_connections) with each node that serves a key it locks.
+    ///
+    /// A lock lies with all that belongs to it in one slot of the cluster. Slots that have moved are
+    /// followed, and so is the failover of a node, whose locks fare [as in any failover](crate::guide::leases). While a
+    /// slot is on its way from one node to another its locks can be neither taken nor renewed: it should
+    /// take less than two thirds of their ttl.
+    ///
+    /// **Waiting** is by looking, every few milliseconds, and by luck: on a cluster no holder can tell a
+    /// waiter that it has the lock, and there is no turn.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidOption`](ErrorKind::InvalidOption) if an option is out of its limits, an address is none,
+    /// there is no node, or a database other than 0 is asked for.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use distlock::ClientOptions;
+    /// let nodes = ["redis://worker:secret@10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379"];
+    /// let client = ClientOptions::new().name("orders").open_cluster(nodes)?;
+    /// # let _ = client;
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
+    pub fn open_cluster<S: IntoConnectionInfo>(self, nodes: impl IntoIterator<Item = S>) -> Result<LockClient> {
+        self.check()?;
+        let nodes = nodes.into_iter().map(address).collect::<Result<Vec<_>>>()?;
+        let seeds = nodes.iter().map(|node| match node.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => Ok((host.clone(), *port)),
+            other => Err(Error::invalid(format!("{other}: a node of a cluster has a host and a port"))),
+        });
+        let seeds = seeds.collect::<Result<Vec<_>>>()?;
+        let Some(first) = nodes.into_iter().next() else {
+            return Err(Error::invalid("no node of the cluster is given".to_owned()));
+        };
+        if first.redis_settings().db() != 0 {
+            return Err(Error::invalid("a cluster has no database but 0".to_owned()));
+        }
+        let name = self.name.clone().unwrap_or_else(|| first.addr().to_string());
+        let login = Address::new(first, &format!("distlock:{name}"));
+        Ok(self.client(&name, Arc::new(Cluster::new(seeds, login, self.max_connections))))
     }
 
     /// Makes a client on a pool that the application has; see [`LockClient::from_pool`]. No I/O.
@@ -332,7 +458,11 @@ impl ClientOptions {
     {
         self.check()?;
         let name = self.name.as_deref().unwrap_or("pool");
-        Ok(LockClient::new(name, Arc::new(Given::new(pool)), self.io_timeout))
+        Ok(self.client(name, Arc::new(Given::new(pool))))
+    }
+
+    fn client(&self, name: &str, link: Arc<dyn Link>) -> LockClient {
+        LockClient::of(name, Arc::new(Single::new(link).copied_to(self.replicas)), self.io_timeout)
     }
 
     /// Makes a client over several independent servers, of which a majority must agree: Redlock, with
@@ -372,6 +502,9 @@ impl ClientOptions {
     #[cfg(unix)]
     pub fn open_nodes<T: IntoConnectionInfo>(self, addresses: impl IntoIterator<Item = T>) -> Result<LockClient> {
         self.check()?;
+        if self.replicas > 0 {
+            return Err(Error::invalid("min_replicas is for one server, and several nodes need none".to_owned()));
+        }
         let addresses: Vec<_> = addresses.into_iter().map(address).collect::<Result<_>>()?;
         let count = addresses.len();
         if count % 2 == 0 || !(3..=MOST_NODES).contains(&count) {

@@ -276,7 +276,7 @@ fn kind_of(class: Class) -> ErrorKind {
     match class {
         Class::Unreachable => ErrorKind::Unreachable,
         Class::Exhausted => ErrorKind::Exhausted,
-        Class::Role | Class::Unavailable | Class::NoScript => ErrorKind::Unavailable,
+        Class::Role | Class::Unavailable | Class::Uncopied | Class::NoScript => ErrorKind::Unavailable,
         Class::Denied => ErrorKind::Denied,
         Class::WrongType => ErrorKind::WrongType,
         Class::Setup => ErrorKind::InvalidOption,
@@ -367,6 +367,7 @@ mod tests {
             (Class::Exhausted, true),
             (Class::Role, true),
             (Class::Unavailable, true),
+            (Class::Uncopied, true),
             (Class::Denied, false),
             (Class::WrongType, false),
             (Class::Setup, false),

@@ -27,8 +27,9 @@
 //!   Read that page before the first lock goes into production.
 //! - **It is not reentrant**: the same key twice in one thread waits for itself. **There is no poisoning**:
 //!   a panic releases.
-//! - **It is one Redis server's lock**, or that of a majority of several
-//!   ([`open_nodes`](ClientOptions::open_nodes)). Sentinel and Cluster are not built yet.
+//! - **It is one Redis server's lock**, that of a master that [Sentinels](ClientOptions::open_sentinel) watch, or of
+//!   the node of a [cluster](ClientOptions::open_cluster) that has its key. `ClientOptions::open_nodes` makes it one
+//!   of a majority of several servers.
 //! - **It is not always the better lock.** Where the data lives in one database, a row lock there is; where
 //!   all contenders run on one host, [`std::fs::File::lock`] is. [Choosing](guide::choosing) has a table.
 //!

@@ -317,6 +317,10 @@ mod tests {
             Reply { answer: Ok(Value::BulkString(answer.into())), ghost: false, at: Moment::now() }
         }
 
+        fn call_together(&self, _: &[Command], _: Moment) -> Vec<Reply> {
+            unreachable!("no replica is asked")
+        }
+
         fn call_all(&self, _: &[Command], _: Moment) -> Vec<Reply> {
             unreachable!("nothing is renewed")
         }

@@ -263,6 +263,11 @@ pub(crate) trait Nodes: Send + Sync + fmt::Debug {
     /// The last thing that was heard of the deployment is that it does not answer.
     fn is_down(&self) -> bool;
 
+    /// Is a grant good only if replicas have it? Then no message is believed.
+    fn asks_replicas(&self) -> bool {
+        false
+    }
+
     /// Is an attempt that fails taken back, and the next one another acquisition? So among several nodes, of
     /// which some may have given their vote.
     fn votes(&self) -> bool {

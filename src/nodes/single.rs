@@ -39,11 +39,23 @@ pub(crate) struct Single {
     mute: AtomicBool,
     /// That was logged.
     said_mute: AtomicBool,
+    /// So many must have a grant before it is one.
+    replicas: u32,
 }
 
 impl Single {
     pub(crate) fn new(link: Arc<dyn Link>) -> Single {
-        Single { link, numbers: AtomicU64::new(1), mute: AtomicBool::new(false), said_mute: AtomicBool::new(false) }
+        Single {
+            link,
+            numbers: AtomicU64::new(1),
+            mute: AtomicBool::new(false),
+            said_mute: AtomicBool::new(false),
+            replicas: 0,
+        }
+    }
+
+    pub(crate) fn copied_to(self, replicas: u32) -> Single {
+        Single { replicas, ..self }
     }
 
     fn request<'a>(&self, key: &'a Key, verb: Verb<'a>) -> Request<'a> {
@@ -70,7 +82,7 @@ impl Single {
         let mut once = || {
             let request = self.request(key, verb);
             calls.push(Sent { number: request.n, at: Moment::now() });
-            server::ask(&*self.link, &request, until)
+            self.send(&request, until)
         };
         let reply = once();
         if is_astray(&reply) { once().after(reply) } else { reply }
@@ -78,8 +90,46 @@ impl Single {
 
     /// Runs one script; an answer to another call is asked for once more.
     fn ask(&self, key: &Key, verb: Verb<'_>, until: Moment) -> Reply {
-        let reply = server::ask(&*self.link, &self.request(key, verb), until);
-        if is_astray(&reply) { server::ask(&*self.link, &self.request(key, verb), until).after(reply) } else { reply }
+        let once = || self.send(&self.request(key, verb), until);
+        let reply = once();
+        if is_astray(&reply) { once().after(reply) } else { reply }
+    }
+
+    /// Runs one script once. What it grants is none while too few replicas have it.
+    fn send(&self, request: &Request<'_>, until: Moment) -> Reply {
+        if self.replicas == 0 || !matches!(request.verb, Verb::Try { .. } | Verb::Wait { .. } | Verb::Resume { .. }) {
+            return server::ask(&*self.link, request, until);
+        }
+        // The other half is for connecting, and for the answer.
+        let time = Moment::now().until(until) / 2;
+        let (mut reply, copies) = server::ask_copied(&*self.link, request, (self.replicas, time), until);
+        if reply.answer.as_ref().is_ok_and(is_grant)
+            && let Some(failure) = self.uncopied(copies)
+        {
+            // What is refused for good ends the acquisition, which then takes back what it has.
+            reply.ghost |= !failure.is_transient();
+            reply.answer = Err(failure);
+        }
+        reply
+    }
+
+    /// Takes back at once what is none, or the next attempt, and everybody else's, would find it taken.
+    fn gives_back(&self, key: &Key, token: &str, until: Moment) -> bool {
+        let leave = Verb::Leave { token, fence: None, not_after: 0 };
+        server::ask(&*self.link, &self.request(key, leave), until).answer.is_ok()
+    }
+
+    /// Why what was granted is none.
+    fn uncopied(&self, copies: Result<u64, Failure>) -> Option<Failure> {
+        match copies {
+            Ok(copies) if copies >= self.replicas.into() => None,
+            Ok(copies) => {
+                let text = format!("{copies} of {} replicas have it", self.replicas);
+                Some(Failure::with_text(Class::Uncopied, &text))
+            }
+            Err(failure) if failure.is_transient() => Some(Failure { class: Class::Uncopied, ..failure }),
+            Err(failure) => Some(failure),
+        }
     }
 
     /// The server's clock, asked for where no answer has told it yet.
@@ -104,7 +154,7 @@ impl Single {
         calls: &mut Vec<Sent>,
     ) -> (Result<Step, Failure>, bool) {
         let Attempt { key, token, ttl, hint, ask, .. } = *attempt;
-        let (reply, parse): (_, Parse) = match ask {
+        let (mut reply, parse): (_, Parse) = match ask {
             Ask::Try => (self.ask(key, Verb::Try { token, ttl, hint, not_after }, until), tried),
             Ask::Wait { place, beat, channel } => {
                 let verb = Verb::Wait { token, ttl, hint, not_after, place, beat, channel };
@@ -113,6 +163,9 @@ impl Single {
         };
         let number = calls.last().map_or(0, |sent| sent.number);
         let (at, answered) = (reply.at, reply.answer.is_ok());
+        if matches!(&reply.answer, Err(failure) if failure.class == Class::Uncopied) {
+            reply.ghost |= !self.gives_back(key, token, until);
+        }
         let step = read(reply.answer, |text| parse(text, number, sent)).map(|(step, clock)| {
             self.link.health().clock.set(clock, at);
             step
@@ -301,7 +354,15 @@ impl Nodes for Single {
         let reply = self.ask(&key, Verb::Probe, until);
         let version = read(reply.answer, |text| Some(text.to_owned()))?;
         self.version(&version, until)?;
+        if self.replicas > 0 {
+            // May it be asked? That waits for none.
+            server::plain(&*self.link, &["WAIT", "0", "1"], until)?;
+        }
         self.has_all_keys(until)
+    }
+
+    fn asks_replicas(&self) -> bool {
+        self.replicas > 0
     }
 
     fn can_listen(&self) -> bool {
@@ -355,6 +416,11 @@ fn read<T>(answer: Result<Value, Failure>, parse: impl Fn(&str) -> Option<T>) ->
 
 fn nonsense(value: &Value) -> Failure {
     Failure::with_text(Class::Protocol, &format!("an answer that no script of ours gives: {value:?}"))
+}
+
+/// The script gave the lock to whoever asked.
+fn is_grant(answer: &Value) -> bool {
+    without_number(answer).is_some_and(|text| text.starts_with("held "))
 }
 
 fn is_astray(reply: &Reply) -> bool {

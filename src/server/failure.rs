@@ -25,6 +25,8 @@ pub(crate) enum Class {
     Role,
     /// The server answers that it cannot now: LOADING, BUSY, OOM, MISCONF, NOREPLICAS …
     Unavailable,
+    /// Granted, and on too few replicas: it was not acquired.
+    Uncopied,
     /// Credentials or rights.
     Denied,
     /// The key holds something that is no lock.
@@ -93,7 +95,7 @@ impl Failure {
 
     /// Worth trying again later, as it is.
     pub(crate) fn is_transient(&self) -> bool {
-        matches!(self.class, Class::Unreachable | Class::Exhausted | Class::Role | Class::Unavailable)
+        matches!(self.class, Class::Unreachable | Class::Exhausted | Class::Role | Class::Unavailable | Class::Uncopied)
     }
 
     /// Another connection may do what this one could not.

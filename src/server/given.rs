@@ -76,6 +76,10 @@ where
         reply
     }
 
+    fn call_together(&self, commands: &[Command], until: Moment) -> Vec<Reply> {
+        self.call_all(commands, until)
+    }
+
     fn call_all(&self, commands: &[Command], until: Moment) -> Vec<Reply> {
         let mut connection = match self.check_out(until) {
             Ok(connection) => connection,

@@ -5,6 +5,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr, ToSocketAddrs},
+    sync::Arc,
     time::Duration,
 };
 
@@ -13,6 +14,7 @@ use redis::{Connection, ConnectionAddr, ConnectionInfo, RedisConnectionInfo, Val
 use super::aside::Aside;
 use super::failure::{Class, Failure};
 use super::script::pack;
+use super::sentinel::{Sentinels, check_role};
 use super::sorting;
 use super::wire::Wire;
 use crate::clock::Moment;
@@ -23,6 +25,8 @@ pub(crate) struct Address {
     info: ConnectionInfo,
     aside: Aside,
     login: Login,
+    /// Who knows where it is; the host is then of no use.
+    sentinels: Option<Arc<Sentinels>>,
 }
 
 #[derive(Clone, Default)]
@@ -50,12 +54,56 @@ impl Address {
         };
         let tcp = info.tcp_settings().clone().set_nodelay(true);
         let bare = RedisConnectionInfo::default().set_skip_set_lib_name();
-        Address { info: info.set_redis_settings(bare).set_tcp_settings(tcp), aside: Aside::default(), login }
+        Address {
+            info: info.set_redis_settings(bare).set_tcp_settings(tcp),
+            aside: Aside::default(),
+            login,
+            sentinels: None,
+        }
+    }
+
+    /// The same login at another host.
+    pub(crate) fn at(&self, (new_host, new_port): &(String, u16)) -> Address {
+        let mut place = self.place().clone();
+        match &mut place {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                new_host.clone_into(host);
+                *port = *new_port;
+            }
+            _ => {}
+        }
+        // A host that hangs costs its own thread, not one that others wait for.
+        Address { info: self.info.clone().set_addr(place), aside: Aside::default(), ..self.clone() }
+    }
+
+    /// Wherever these say that the master is.
+    pub(crate) fn watched(self, sentinels: Sentinels) -> Address {
+        Address { sentinels: Some(Arc::new(sentinels)), ..self }
+    }
+
+    pub(super) fn is_watched(&self) -> bool {
+        self.sentinels.is_some()
+    }
+
+    /// Who it is.
+    pub(super) fn place(&self) -> &ConnectionAddr {
+        self.info.addr()
+    }
+
+    /// The address as of now.
+    fn found(&self, until: Moment) -> Result<Address, Failure> {
+        let Some(sentinels) = &self.sentinels else { return Ok(self.clone()) };
+        Ok(self.at(&sentinels.master(until)?))
     }
 
     /// Connects and logs in.
     pub(crate) fn connect(&self, until: Moment) -> Result<Ready, Failure> {
         let limit = Moment::now().until(until);
+        if self.is_watched() {
+            let found = self.found(until)?;
+            let wire = found.open(until).map_err(|e| found.failed(e, limit))?;
+            return found.log_in(wire, until, limit);
+        }
         let wire = self.open(until).map_err(|e| self.failed(e, limit))?;
         self.log_in(wire, until, limit)
     }
@@ -63,18 +111,14 @@ impl Address {
     /// The same for a connection of the redis crate, which a subscription needs.
     pub(crate) fn connect_redis(&self, until: Moment) -> Result<Connection, Failure> {
         let limit = Moment::now().until(until);
-        let info = self.info.clone();
+        let found = self.found(until)?;
+        let info = found.info.clone();
         let opened = self.aside.run(until, move || Ok(connect_redis(info, until)));
-        let connection = opened.map_err(redis::RedisError::from).flatten().map_err(|e| self.failed(e, limit))?;
-        match self.log_in(Wire::Redis(connection), until, limit)?.wire {
+        let connection = opened.map_err(redis::RedisError::from).flatten().map_err(|e| found.failed(e, limit))?;
+        match found.log_in(Wire::Redis(connection), until, limit)?.wire {
             Wire::Redis(connection) => Ok(connection),
             Wire::Own(_) => Err(Failure::with_text(Class::Protocol, "the connection is another")),
         }
-    }
-
-    /// Who it is.
-    pub(super) fn place(&self) -> &ConnectionAddr {
-        self.info.addr()
     }
 
     /// What is said to log in, and what answers it.
@@ -103,7 +147,14 @@ impl Address {
             };
         }
         let clock = clock.ok_or_else(|| Failure::with_text(Class::Protocol, "TIME gave no time"))?;
+        if self.is_watched() {
+            check_role(&mut wire, until, |e| self.failed(e, limit))?;
+        }
         Ok(Ready { wire, clock })
+    }
+
+    pub(super) fn auth(&self) -> Vec<u8> {
+        self.login.auth()
     }
 
     /// The socket. A host with several addresses shares the time among those that are left.
@@ -172,11 +223,16 @@ pub(super) enum Step {
 }
 
 impl Login {
+    /// Empty where there is no password.
+    fn auth(&self) -> Vec<u8> {
+        let Some(password) = &self.password else { return Vec::new() };
+        let words = ["AUTH"].into_iter().chain(self.username.as_deref()).chain([password.as_str()]);
+        pack::command(&words.collect::<Vec<_>>())
+    }
+
     fn request(&self) -> (Vec<u8>, Vec<Step>) {
-        let (mut out, mut steps) = (Vec::new(), Vec::new());
-        if let Some(password) = &self.password {
-            let words = ["AUTH"].into_iter().chain(self.username.as_deref()).chain([password.as_str()]);
-            out.extend(pack::command(&words.collect::<Vec<_>>()));
+        let (mut out, mut steps) = (self.auth(), Vec::new());
+        if !out.is_empty() {
             steps.push(Step::Auth);
         }
         if self.db != 0 {
@@ -222,6 +278,9 @@ pub(crate) fn clock_of(reply: &Value) -> Option<u64> {
 impl std::fmt::Debug for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Without the credentials.
-        write!(f, "{}", self.info.addr())
+        match &self.sentinels {
+            Some(sentinels) => write!(f, "the master of {:?}", sentinels.service()),
+            None => write!(f, "{}", self.info.addr()),
+        }
     }
 }

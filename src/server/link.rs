@@ -39,6 +39,10 @@ pub(crate) trait Link: Send + Sync + fmt::Debug {
     /// waited turns out to be broken. On connections of our own it ends by `until`.
     fn call(&self, command: &Command, until: Moment) -> Reply;
 
+    /// Commands on one pooled connection, sent at once; the answers are in their order. For the rest as
+    /// [`call`](Link::call).
+    fn call_together(&self, commands: &[Command], until: Moment) -> Vec<Reply>;
+
     /// One command that must not be executed twice: it is sent once, on a connection that is known to
     /// be open.
     fn call_once(&self, command: &Command, until: Moment) -> Reply;

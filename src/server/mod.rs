@@ -4,6 +4,7 @@
 //! answers and does no I/O; [`ask`] puts the two together.
 
 mod aside;
+mod cluster;
 mod failure;
 #[cfg(unix)]
 mod fan;
@@ -17,17 +18,21 @@ mod opening;
 mod pool;
 mod scheduler;
 pub(crate) mod script;
+mod sentinel;
 pub(crate) mod server_clock;
 mod slot;
 mod sorting;
 mod subscription;
 mod wire;
 
+use std::time::Duration;
+
 use redis::Value;
 
 use crate::clock::Moment;
-use script::{Guarded, How, Request};
+use script::{Command, Guarded, How, Request};
 
+pub(crate) use cluster::Cluster;
 pub(crate) use failure::{Cause, Class, Failure};
 #[cfg(unix)]
 pub(crate) use fan::{Fan, fan_out};
@@ -38,6 +43,7 @@ pub(crate) use health::Health;
 pub(crate) use intercept::Intercept;
 pub(crate) use link::{Link, Reply};
 pub(crate) use pool::Pool;
+pub(crate) use sentinel::Sentinels;
 pub(crate) use sorting::{CLUSTER, OLD};
 pub(crate) use subscription::{Go, Heard};
 
@@ -48,6 +54,29 @@ pub(crate) fn ask(link: &dyn Link, request: &Request<'_>, until: Moment) -> Repl
         return reply;
     }
     link.call(&request.pack(How::Source), until).after(reply)
+}
+
+/// Runs one script and asks how many replicas have what it wrote, which waits for `n` of them for up to
+/// `time`: in one round trip where they are quick.
+pub(crate) fn ask_copied(
+    link: &dyn Link,
+    request: &Request<'_>,
+    (n, time): (u32, Duration),
+    until: Moment,
+) -> (Reply, Result<u64, Failure>) {
+    // Never 0, which waits for ever.
+    let wait = ["WAIT", &n.to_string(), &time.as_millis().max(1).to_string()];
+    let together = |how| link.call_together(&[request.pack(how), Command::plain(&wait)], until);
+    let mut replies = together(How::Hash);
+    if replies[0].is_no_script() {
+        let before = std::mem::replace(&mut replies, together(How::Source));
+        replies[0].ghost |= before[0].ghost;
+    }
+    let copies = replies.swap_remove(1).answer.and_then(|count| match count {
+        Value::Int(count) => Ok(u64::try_from(count).unwrap_or(0)),
+        other => Err(Failure::with_text(Class::Protocol, &format!("WAIT does not answer {other:?}"))),
+    });
+    (replies.swap_remove(0), copies)
 }
 
 /// Runs one script that must not be executed twice.
@@ -83,5 +112,5 @@ pub(crate) fn ask_all(link: &dyn Link, requests: &[Request<'_>], until: Moment) 
 
 /// Runs one plain command.
 pub(crate) fn plain(link: &dyn Link, parts: &[&str], until: Moment) -> Result<Value, Failure> {
-    link.call(&script::Command::plain(parts), until).answer
+    link.call(&Command::plain(parts), until).answer
 }

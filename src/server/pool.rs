@@ -95,6 +95,27 @@ impl Pool {
         exchanged
     }
 
+    /// Once more on a fresh connection, where the one that had waited turns out to be broken.
+    fn exchange_all(&self, slot: &mut Slot, commands: &[Command], until: Moment) -> Vec<Reply> {
+        let (mut answers, reused) = slot.exchange_all(&self.address, &self.health, commands, until);
+        let stale = reused && matches!(answers.first(), Some(Err(failure)) if failure.is_disconnect());
+        if stale {
+            answers = slot.exchange_all(&self.address, &self.health, commands, until).0;
+        }
+        if !reused {
+            self.sweep_later();
+        }
+        let at = Moment::now();
+        answers
+            .into_iter()
+            .map(|answer| {
+                self.health.note(&answer, at);
+                let ghost = stale || matches!(&answer, Err(failure) if !failure.is_server_answer());
+                Reply { answer, ghost, at }
+            })
+            .collect()
+    }
+
     /// Sees to it that connections do not stay open for ever, while there are any.
     pub(super) fn sweep_later(&self) {
         if self.sweeping.swap(true, Relaxed) {
@@ -143,6 +164,13 @@ impl Link for Pool {
         again.after(first.into_reply())
     }
 
+    fn call_together(&self, commands: &[Command], until: Moment) -> Vec<Reply> {
+        match self.check_out(until) {
+            Ok(mut slot) => self.exchange_all(&mut slot, commands, until),
+            Err(failure) => commands.iter().map(|_| unsent(failure.clone())).collect(),
+        }
+    }
+
     fn call_once(&self, command: &Command, until: Moment) -> Reply {
         let mut slot = match self.check_out(until) {
             Ok(slot) => slot,
@@ -156,24 +184,7 @@ impl Link for Pool {
     }
 
     fn call_all(&self, commands: &[Command], until: Moment) -> Vec<Reply> {
-        let mut slot = self.background.lock();
-        let (mut answers, reused) = slot.exchange_all(&self.address, &self.health, commands, until);
-        let stale = reused && matches!(answers.first(), Some(Err(failure)) if failure.is_disconnect());
-        if stale {
-            answers = slot.exchange_all(&self.address, &self.health, commands, until).0;
-        }
-        if !reused {
-            self.sweep_later();
-        }
-        let at = Moment::now();
-        answers
-            .into_iter()
-            .map(|answer| {
-                self.health.note(&answer, at);
-                let ghost = stale || matches!(&answer, Err(failure) if !failure.is_server_answer());
-                Reply { answer, ghost, at }
-            })
-            .collect()
+        self.exchange_all(&mut self.background.lock(), commands, until)
     }
 
     fn health(&self) -> &Health {
@@ -189,8 +200,15 @@ impl Link for Pool {
     }
 
     fn listen(&self, channel: &str, io: Duration, hear: &mut dyn FnMut(Heard<'_>) -> Go) -> Result<(), Failure> {
+        let generation = self.health.generation();
         let connection = self.address.connect_redis(Moment::now().after(io))?;
-        subscription::listen(connection, channel, io, hear)
+        let mut moved = false;
+        subscription::listen(connection, channel, io, &mut |heard| {
+            // No message comes from a server that was found to be no master.
+            moved |= self.address.is_watched() && self.health.generation() != generation;
+            if moved { Go::Stop } else { hear(heard) }
+        })?;
+        if moved { Err(Failure::with_text(Class::Role, "its server is no master any more")) } else { Ok(()) }
     }
 }
 

@@ -15,15 +15,16 @@ use super::failure::Class;
 pub(super) const CLOSED: &str =
     "the connection was closed before a word was said; a port for TLS wants rediss://, else check host and port";
 pub(super) const SENTINEL: &str =
-    "a Sentinel listens there, which is not supported yet; give the address of the master that it watches";
-pub(crate) const CLUSTER: &str = "this address is one node of a cluster, which is not supported yet; \
-                                  a pool of cluster connections is, see LockClient::from_pool";
+    "a Sentinel listens there: see ClientOptions::open_sentinel, or give the address of the master that it watches";
+pub(super) const NO_SERVICE: &str = "check the name of the service, which stands in the place of the master's host";
+pub(super) const NO_SENTINEL: &str = "no Sentinel listens there; check host and port (26379 is usual)";
+pub(crate) const CLUSTER: &str = "this address is one node of a cluster: see ClientOptions::open_cluster";
 pub(crate) const OLD: &str = "the server must be Redis 6.2 or newer, or Valkey";
 
 const REFUSED: &str = "nothing listens there; check host and port, and that Redis runs";
 const NO_REDIS: &str = "what answers there does not speak Redis; check host and port (a port for TLS wants rediss://)";
 const CLUSTER_DOWN: &str =
-    "this address is one node of a cluster that is down or lacks slots; clusters are not supported yet";
+    "this address is one node of a cluster that is down or lacks slots: see ClientOptions::open_cluster";
 const REPLICA: &str = "it is a replica; locks are taken at the master, so give the master's address";
 const NO_PASSWORD: &str = "the server wants a password; give redis://:password@host or redis://user:password@host";
 const WRONG_PASSWORD: &str =
@@ -38,8 +39,8 @@ const NO_LOCK: &str = "its key holds something that is no lock; choose another k
 
 type Row = (&'static str, Class, &'static str);
 
-/// The first word of an error answer. ASK and MOVED reach us only where an address is one node of a
-/// cluster.
+/// The first word of an error answer. On a cluster ASK and MOVED are followed; they come this far only where
+/// an address is one node of it.
 const CODES: [Row; 18] = [
     ("NOSCRIPT", Class::NoScript, ""),
     ("READONLY", Class::Role, REPLICA),
@@ -93,9 +94,12 @@ pub(super) fn sort(e: &RedisError) -> (Class, &'static str) {
     by_code.or_else(by_text).map_or((Class::Protocol, ""), |&(_, class, advice)| (class, advice))
 }
 
-/// `… -READONLY You can't write …`, as 6.2 reports what a command in a script answered.
+/// `… -READONLY You can't write …`, as 6.2 reports what a command in a script answered, or
+/// `Error running script …: @user_script:7: WRONGTYPE Operation …`, what the script itself did.
 fn raised(text: &str, word: &str) -> bool {
-    text.split([' ', ':']).any(|part| part.strip_prefix('-') == Some(word))
+    let of_script = || text.strip_prefix("Error running script")?.rsplit_once("@user_script:")?.1.split_once(": ");
+    let by_itself = of_script().is_some_and(|(_, said)| said.split(' ').next() == Some(word));
+    by_itself || text.split([' ', ':']).any(|part| part.strip_prefix('-') == Some(word))
 }
 
 #[cfg(test)]
@@ -135,6 +139,10 @@ mod tests {
             ("ERR ACL failure in script: User x has no permissions to run the 'get' command", Class::Denied),
             ("ERR AUTH <password> called without any password configured for the default user.", Class::Denied),
             ("WRONGTYPE Operation against a key holding the wrong kind of value", Class::WrongType),
+            (
+                "ERR Error running script (call to f_12): @user_script:7: WRONGTYPE Operation against a key",
+                Class::WrongType,
+            ),
             ("ERR DB index is out of range", Class::Setup),
             ("ERR SELECT is not allowed in cluster mode", Class::Setup),
             ("ERR Write commands not allowed after non deterministic commands", Class::Setup),

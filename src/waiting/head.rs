@@ -116,7 +116,7 @@ impl<'a> Head<'a> {
             Ok(Outcome::Granted { fence, sent }) => {
                 local.news.answered();
                 local.note_queue(matches!(ask, Ask::Wait { place: 1.., .. }));
-                if seat.place.as_ref().is_some_and(|place| place.was_not_told()) {
+                if !keeper.nodes.asks_replicas() && seat.place.as_ref().is_some_and(|place| place.was_not_told()) {
                     local.listener.doubt();
                 }
                 let grant = Grant::answered(fence, sent, ttl, seat.ghost);
@@ -141,6 +141,9 @@ impl<'a> Head<'a> {
             }
             Err(failure) => {
                 local.failed(&failure);
+                if failure.class == Class::Uncopied {
+                    self.start_again();
+                }
                 Step::Failed(failure)
             }
         };
@@ -198,10 +201,20 @@ impl<'a> Head<'a> {
 
     /// The queue cannot be had: back to spinning, under another token.
     fn leave_queue(&mut self) {
+        self.start_again();
+        if let Some(seat) = &mut self.seat {
+            seat.unqueued = true;
+        }
+    }
+
+    /// What was acquired so far is taken back, and another acquisition begun.
+    fn start_again(&mut self) {
         let Some(seat) = self.seat.take() else { return };
-        self.asker.take_back(&seat.token, seat.remains().unwrap_or(NotAfter::NONE));
+        if let Some(not_after) = seat.remains() {
+            self.asker.take_back(&seat.token, not_after);
+        }
         let fresh = self.asker.fresh_seat();
-        self.seat = Some(Seat { pauses: seat.pauses, said: seat.said, unqueued: true, ..fresh });
+        self.seat = Some(Seat { pauses: seat.pauses, said: seat.said, unqueued: seat.unqueued, ..fresh });
     }
 
     /// Nobody else's code runs from here until there is a guard.
@@ -277,9 +290,11 @@ impl<'a> Head<'a> {
             Mail::Call => return Look::Ask,
             Mail::Nothing => return Look::Nothing,
         };
-        let Asker { local, shape, .. } = self.asker;
+        let Asker { keeper, local, shape, .. } = self.asker;
         let now = Moment::now();
-        match place.believe(announced, local.hint(), shape.terms.renews(), now) {
+        // Replicas are asked with an answer, and a message has none.
+        let believable = shape.terms.renews() && !keeper.nodes.asks_replicas();
+        match place.believe(announced, local.hint(), believable, now) {
             Belief::Mine { sent, px, fence } => {
                 let valid = lease::valid_until(sent, px);
                 let due = now.after((now.until(valid) / 4).min(BRIEF));

@@ -166,18 +166,18 @@ fn a_server_in_protected_mode_is_named_as_such() {
 #[test]
 fn a_sentinel_is_told_from_a_server() {
     let sentinel = Server::with(&["--sentinel"]);
-    let words = ["a Sentinel listens there", "not supported yet", "address of the master"];
+    let words = ["a Sentinel listens there", "open_sentinel", "address of the master"];
     assert_both_say(&sentinel.url(), ErrorKind::InvalidOption, &words);
 }
 
 #[test]
 fn a_node_of_a_cluster_is_named_as_such_whatever_the_key() {
     let [one, other] = [(); 2].map(|()| Server::with(&["--cluster-enabled", "yes"]));
-    assert_both_say(&one.url(), ErrorKind::Unavailable, &["one node of a cluster", "not supported yet"]);
-    let words = ["one node of a cluster", "not supported yet", "LockClient::from_pool"];
+    assert_both_say(&one.url(), ErrorKind::Unavailable, &["one node of a cluster", "open_cluster"]);
+    let words = ["one node of a cluster", "ClientOptions::open_cluster"];
     assert_both_say(&format!("{}3", one.url()), ErrorKind::InvalidOption, &words);
-    let _: () = one.ask(&["CLUSTER", "ADDSLOTSRANGE", "0", "8191"]);
-    let _: () = other.ask(&["CLUSTER", "ADDSLOTSRANGE", "8192", "16383"]);
+    one.serve(0..=8191);
+    other.serve(8192..=16383);
     let _: () = one.ask(&["CLUSTER", "MEET", "127.0.0.1", &other.port().to_string()]);
     let is_whole = |server: &Server| {
         let info: String = server.ask(&["CLUSTER", "INFO"]);

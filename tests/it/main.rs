@@ -4,6 +4,7 @@
 mod demo_server;
 mod support;
 
+mod cluster;
 mod drift;
 mod examples;
 mod faults;
@@ -15,11 +16,15 @@ mod laws;
 mod load;
 mod processes;
 mod quorum;
+mod replicas;
 mod scripts;
+mod sentinel;
 mod smoke;
 mod sql;
 mod std_mutex;
 mod surface;
 #[cfg(feature = "testing")]
 mod testing;
+#[cfg(feature = "tls-rustls")]
+mod tls;
 mod turns;

@@ -42,6 +42,10 @@ impl Link for Said {
         self.call(command, until)
     }
 
+    fn call_together(&self, commands: &[Command], until: Moment) -> Vec<Reply> {
+        self.call_all(commands, until)
+    }
+
     fn call_all(&self, commands: &[Command], until: Moment) -> Vec<Reply> {
         commands.iter().map(|command| self.call(command, until)).collect()
     }

@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 pub(crate) use answer::{HandsOver, Left, Queued, Released, Renewed, Stamp, Try, Unstamp, Wait};
 pub(crate) use guarded::{Condition, Guarded, Writes, Written};
 pub(crate) use message::Message;
-pub(crate) use names::{Names, RESERVED};
+pub(crate) use names::{Names, RESERVED, slot as slot_of};
 pub(crate) use pack::Command;
 
 /// One `.lua` file, packed as it stands at the beginning of a call.

@@ -74,7 +74,7 @@ fn tag(key: &str) -> Option<&str> {
     (!tag.is_empty()).then_some(tag)
 }
 
-fn slot(key: &str) -> u16 {
+pub(crate) fn slot(key: &str) -> u16 {
     crc16(tag(key).unwrap_or(key).as_bytes()) % 16384
 }
 

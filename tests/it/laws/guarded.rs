@@ -45,8 +45,8 @@ fn a_script_has_keys_and_arguments_of_its_own_and_answers_as_usual() {
         );
         for _ in 0..2 {
             let answer: (i64, i64, String, String, String) =
-                guard.invoke(script.key("a").key("b").arg("1").arg("two words")).unwrap();
-            assert_eq!(answer, (2, 2, "b".to_owned(), "two words".to_owned(), "1".to_owned()));
+                guard.invoke(script.key("{k}a").key("{k}b").arg("1").arg("two words")).unwrap();
+            assert_eq!(answer, (2, 2, "{k}b".to_owned(), "two words".to_owned(), "1".to_owned()));
         }
         assert_eq!(guard.invoke::<Option<i64>>(&Script::new("").prepare_invoke()).unwrap(), None);
         assert!(!guard.invoke::<bool>(&Script::new("return false").prepare_invoke()).unwrap());
@@ -172,8 +172,8 @@ fn a_write_without_an_answer_is_not_sent_again() {
 #[test]
 fn a_gate_refuses_a_fence_that_is_lower_than_the_highest_it_saw() {
     every_server(|way| {
-        let gate = FenceGate::new(&way.client(), "orders:fence");
-        let other = FenceGate::new(&way.client(), "orders:fence");
+        let gate = FenceGate::new(&way.client(), "{data}:fence");
+        let other = FenceGate::new(&way.client(), "{data}:fence");
         let lock = lock(way);
         let late = lock.lock().unwrap();
         let early_fence = late.fence();
@@ -196,7 +196,7 @@ fn a_gate_refuses_a_fence_that_is_lower_than_the_highest_it_saw() {
         assert_eq!(way.value("data").as_deref(), Some("third"));
         assert_eq!(gate.invoke::<i64>(guard.fence(), script.key("data").arg("fourth")).unwrap(), 1);
         assert_eq!(way.value("data").as_deref(), Some("fourth"));
-        assert_eq!(way.value("orders:fence"), Some(guard.fence().to_string()));
+        assert_eq!(way.value("{data}:fence"), Some(guard.fence().to_string()));
         guard.unlock().unwrap();
     });
 }

@@ -150,6 +150,6 @@ fn a_hold_whose_key_became_another_type_is_lost() {
         way.ask::<()>(&["DEL", "o"]);
         way.ask::<()>(&["RPUSH", "o", "a"]);
         assert_kind(other.unlock(), ErrorKind::Lost);
-        assert_eq!(way.ask::<i64>(&["EXISTS", "k", "o"]), 2);
+        assert!(["k", "o"].into_iter().all(|key| way.ask::<i64>(&["EXISTS", key]) == 1));
     });
 }

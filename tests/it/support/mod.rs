@@ -8,6 +8,8 @@ pub(crate) mod referees;
 pub(crate) mod resource;
 pub(crate) mod server;
 pub(crate) mod story;
+#[cfg(feature = "tls-rustls")]
+pub(crate) mod tls;
 pub(crate) mod ways;
 pub(crate) mod witness;
 pub(crate) mod workers;

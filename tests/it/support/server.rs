@@ -4,7 +4,10 @@ use std::{
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    sync::{
+        LazyLock,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -39,6 +42,25 @@ impl Server {
         panic!("no redis-server came up; is it installed? (apt-get install redis-server)");
     }
 
+    /// Another replica of this server, which confirms what is written from now on.
+    pub(crate) fn replica(&self) -> Server {
+        let others = self.ask::<String>(&["INFO", "replication"]).matches("state=online").count();
+        let replica = Server::with(&["--replicaof", "127.0.0.1", &self.port.to_string()]);
+        let (mut connection, end) = (self.connection(), Instant::now() + Duration::from_secs(30));
+        // It is called online before it has loaded what there was, and confirms nothing until then.
+        let mut confirms = || {
+            let mut all = redis::pipe();
+            all.cmd("SET").arg("up").arg(1).ignore().cmd("DEL").arg("up").ignore().cmd("WAIT").arg(others + 1).arg(100);
+            let (count,): (usize,) = all.query(&mut connection).expect("a count");
+            count > others
+        };
+        // Twice: what was written before it was there, it need not confirm.
+        while !(confirms() && confirms()) {
+            assert!(Instant::now() < end, "the replica does not come into step");
+        }
+        replica
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
@@ -66,6 +88,13 @@ impl Server {
             command.arg(part);
         });
         command.query(&mut self.connection()).unwrap_or_else(|e| panic!("{parts:?}: {e}"))
+    }
+
+    /// The node of a cluster serves these slots.
+    pub(crate) fn serve(&self, slots: std::ops::RangeInclusive<u16>) {
+        let mut command = redis::cmd("CLUSTER");
+        command.arg("ADDSLOTS").arg(slots.collect::<Vec<_>>());
+        let () = command.query(&mut self.connection()).expect("slots that nobody has");
     }
 
     /// Stops the process where it stands: connections stay open, nothing answers.
@@ -134,7 +163,7 @@ const LOG: &str = "server.log";
 
 fn spawn(port: u16, folder: &Path, extra: &[String]) -> Child {
     let _ = std::fs::remove_file(folder.join(LOG));
-    let mut command = Command::new("redis-server");
+    let mut command = Command::new(program());
     if extra.iter().any(|arg| arg == "--sentinel") {
         // It keeps what it knows in its configuration, and does not start without a file for it.
         let file = folder.join("sentinel.conf");
@@ -143,14 +172,29 @@ fn spawn(port: u16, folder: &Path, extra: &[String]) -> Child {
     }
     command
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-        .args(["--repl-diskless-sync-delay", "0", "--enable-debug-command", "yes"])
+        .args(["--repl-diskless-sync-delay", "0"])
+        .args(if is_6() { &[][..] } else { &["--enable-debug-command", "yes"] })
         .args(["--logfile", LOG, "--dir"])
         .arg(folder)
         .args(extra)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .expect("redis-server on PATH (apt-get install redis-server)")
+        .unwrap_or_else(|e| panic!("{}: {e} (apt-get install redis-server, or see tests/versions)", program()))
+}
+
+/// Redis 6 has no switch for DEBUG, which is always on.
+pub(crate) fn is_6() -> bool {
+    static IS_6: LazyLock<bool> = LazyLock::new(|| {
+        let said = Command::new(program()).arg("--version").output();
+        said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("v=6."))
+    });
+    *IS_6
+}
+
+/// The server that the suite runs on, which may be another version or another program: see `tests/versions`.
+fn program() -> String {
+    std::env::var("DISTLOCK_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
 /// Does this very process listen there, and not another whose port it wanted?

@@ -36,6 +36,19 @@ struct Plan {
     open: fn(&str) -> LockClient,
 }
 
+impl Plan {
+    /// Can a proxy stand in between, and read what is said?
+    fn is_readable(&self) -> bool {
+        match self.place {
+            #[cfg(feature = "tls-rustls")]
+            Place::Tls => false,
+            // There a node does not change what it says of its own port, and clients would go past the proxy.
+            Place::Cluster => !super::server::is_6(),
+            _ => true,
+        }
+    }
+}
+
 const fn own(name: &'static str, place: Place, open: fn(&str) -> LockClient) -> Plan {
     Plan { name, place, fates: &[Fate::Lose, Fate::Cut, Fate::Halve], hears: true, open }
 }
@@ -45,7 +58,7 @@ const fn given(name: &'static str, open: fn(&str) -> LockClient) -> Plan {
     Plan { name, place: Place::Tcp, fates: &[Fate::Cut], hears: false, open }
 }
 
-const WAYS: [Plan; 8] = [
+const WAYS: &[Plan] = &[
     own("open", Place::Tcp, |url| LockClient::open(url).unwrap()),
     own("one connection", Place::Tcp, |url| ClientOptions::new().max_connections(1).open(url).unwrap()),
     own("password and database", Place::Password, |url| LockClient::open(url).unwrap()),
@@ -54,6 +67,9 @@ const WAYS: [Plan; 8] = [
     given("given pool of one", |url| LockClient::from_pool(pool(plain(url), 1))),
     given("given pool of wrappers", |url| LockClient::from_pool(pool(Wrapping(plain(url)), 4))),
     own("demo server", Place::Demo, |url| LockClient::open(url).unwrap()),
+    Plan { hears: false, ..own("cluster", Place::Cluster, |url| ClientOptions::new().open_cluster([url]).unwrap()) },
+    #[cfg(feature = "tls-rustls")]
+    own("tls", Place::Tls, |url| LockClient::open(super::tls::trusting(url)).unwrap()),
 ];
 
 #[derive(Clone, Copy)]
@@ -61,6 +77,11 @@ enum Place {
     Tcp,
     Password,
     Socket,
+    /// One node that serves all slots.
+    Cluster,
+    /// With a certificate that the test made.
+    #[cfg(feature = "tls-rustls")]
+    Tls,
     /// Of the examples: the laws keep it to what a real server does.
     Demo,
 }
@@ -108,7 +129,7 @@ pub(crate) fn every_real_server(law: impl Fn(&Way) + Sync) {
 /// The same with a proxy between the way's clients and its server.
 #[track_caller]
 pub(crate) fn every_server_through_a_proxy(law: impl Fn(&Way, &Proxy) + Sync) {
-    side_by_side(servers(), |mut way| {
+    side_by_side(servers().filter(|(_, way)| way.on_server().plan.is_readable()), |mut way| {
         let proxy = way.on_server_mut().put_behind_a_proxy();
         law(&way, &proxy);
     });
@@ -163,6 +184,20 @@ impl OnServer {
                 eventually(Duration::from_secs(5), "the socket is there", || UnixStream::connect(&path).is_ok());
                 (real(server), format!("unix://{}", text(&path)), vec![path])
             }
+            #[cfg(feature = "tls-rustls")]
+            Place::Tls => {
+                let (server, url) = super::tls::server();
+                return OnServer { direct: server.url(), running: real(server), url, sockets: Vec::new(), plan };
+            }
+            Place::Cluster => {
+                let server = Server::with(&["--cluster-enabled", "yes"]);
+                server.serve(0..=16383);
+                eventually(Duration::from_secs(5), "the cluster is up", || {
+                    server.ask::<String>(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
+                });
+                let url = server.url();
+                (real(server), url, Vec::new())
+            }
             Place::Demo => {
                 let server = DemoServer::start().expect("a free port");
                 let url = server.url();
@@ -178,10 +213,16 @@ impl OnServer {
             Running::Demo(server) => server.port(),
         };
         let proxy = Proxy::to(server);
+        if matches!(self.plan.place, Place::Cluster) {
+            // Where the node says that it is.
+            let () = self.real().ask(&["CONFIG", "SET", "cluster-announce-port", &proxy.port().to_string()]);
+        }
         self.url = match self.plan.place {
-            Place::Tcp | Place::Password | Place::Demo => {
+            Place::Tcp | Place::Password | Place::Cluster | Place::Demo => {
                 self.url.replace(&format!(":{server}/"), &format!(":{}/", proxy.port()))
             }
+            #[cfg(feature = "tls-rustls")]
+            Place::Tls => panic!("a proxy reads no ciphers"),
             Place::Socket => {
                 let path = socket_path();
                 relay(&path, proxy.port());
@@ -241,6 +282,10 @@ impl Way {
             #[cfg(feature = "testing")]
             Way::Fake(_) => false,
         }
+    }
+
+    pub(crate) fn is_of_a_cluster(&self) -> bool {
+        matches!(self.on_server().plan.place, Place::Cluster)
     }
 
     fn is_demo(&self) -> bool {
