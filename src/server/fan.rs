@@ -5,7 +5,12 @@
 //! owed: it comes before that of the next command on its connection, and is passed over there. So commands
 //! to one server stay in their order, and a slow server is as good as it is, and no slower for the others.
 
-use std::{collections::VecDeque, os::fd::BorrowedFd, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    os::fd::BorrowedFd,
+    sync::Arc,
+    time::Duration,
+};
 
 use r2d2::PooledConnection;
 use redis::Value;
@@ -71,8 +76,12 @@ pub(crate) fn fan_out<'a>(
         }
     };
     let mut lines = Vec::new();
+    let mut slots = check_out(fan);
     for &(server, pool) in &fan.servers {
-        match Line::begin(server, pool, fan.until, ask) {
+        let slot = slots.remove(&server).unwrap_or_else(|| Err(Failure::new(Class::Exhausted)));
+        let begun =
+            slot.map_err(|failure| (failure, false)).and_then(|slot| Line::begin(server, pool, slot, fan.until, ask));
+        match begun {
             Ok(line) => lines.push(line),
             Err((failure, ghost)) => (0..fan.width).for_each(|i| {
                 let reply = Reply { answer: Err(failure.clone()), ghost, at: Moment::now() };
@@ -98,6 +107,13 @@ pub(crate) fn fan_out<'a>(
     }
 }
 
+/// A place in each pool; all who ask take theirs in the same order, so that nobody waits for another in a circle.
+fn check_out(fan: &Fan<'_>) -> HashMap<usize, Result<PooledConnection<Slots>, Failure>> {
+    let mut servers = fan.servers.clone();
+    servers.sort_unstable_by_key(|&(server, _)| server);
+    servers.into_iter().map(|(server, pool)| (server, pool.check_out(fan.until))).collect()
+}
+
 /// Waits until something has come for one of them, and says for which.
 fn wait_for_any<'l, 'a>(lines: &'l mut [Line<'a>], time: Duration) -> Vec<(&'l mut Line<'a>, bool)> {
     let ready: Vec<bool> = {
@@ -118,10 +134,10 @@ impl<'a> Line<'a> {
     fn begin(
         server: usize,
         pool: &'a Arc<Pool>,
+        mut slot: PooledConnection<Slots>,
         until: Moment,
         ask: &mut dyn FnMut(usize) -> Vec<Request<'a>>,
     ) -> Result<Line<'a>, (Failure, bool)> {
-        let mut slot = pool.check_out(until).map_err(|failure| (failure, false))?;
         let (live, opening) = (slot.take_live(pool.health().generation()), slot.opening.take());
         let (requests, awaited) = (Vec::new(), VecDeque::new());
         let mut line = Line { server, pool, slot, stage: Stage::Done, requests, awaited, reused: false, ghost: false };

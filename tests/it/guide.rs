@@ -15,7 +15,7 @@ use crate::support::{Fate, Proxy, Server, Way, eventually};
 const LONG: Duration = Duration::from_secs(20);
 
 /// What can happen to a lock on one server, in words that a row of the page must have.
-const FAULTS: [&str; 39] = [
+const FAULTS: [&str; 42] = [
     "holder killed",
     "holder paused beyond its ttl",
     "renewal starved",
@@ -33,6 +33,9 @@ const FAULTS: [&str; 39] = [
     "restarted empty",
     "back with all its data",
     "an old snapshot",
+    "the end of its append-only file gone",
+    "evicted by Redis itself",
+    "clock stepped",
     "while processes wait",
     "FLUSHALL",
     "DEL",

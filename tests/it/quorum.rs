@@ -479,3 +479,31 @@ fn a_timestamp_lock_is_one_servers() {
     assert_eq!(error.kind(), ErrorKind::InvalidOption, "{error:?}");
     assert!(servers.iter().all(|server| value(server).is_none()));
 }
+
+#[test]
+fn threads_that_share_one_connection_a_node_do_not_wait_for_each_other_in_a_circle() {
+    let mut servers = servers(3);
+    let client = ClientOptions::new().max_connections(1).open_nodes(servers.iter().map(Server::url)).unwrap();
+    warm(&client, ms(5000));
+    let slowest = Mutex::new(Duration::ZERO);
+    thread::scope(|scope| {
+        for i in 0..8 {
+            let (client, slowest) = (&client, &slowest);
+            scope.spawn(move || {
+                for round in 0..40 {
+                    let lock = DistLock::new(client, format!("k{i} {round}"));
+                    let start = Instant::now();
+                    lock.try_lock_for(LONG).unwrap().unlock().unwrap();
+                    let mut slowest = slowest.lock().unwrap();
+                    *slowest = start.elapsed().max(*slowest);
+                }
+            });
+        }
+        // Who is asked first changes.
+        thread::sleep(ms(30));
+        servers[0].kill();
+        thread::sleep(ms(100));
+        servers[0].restart();
+    });
+    assert!(slowest.into_inner().unwrap() < ms(1000), "waited out an I/O timeout");
+}

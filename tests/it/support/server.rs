@@ -61,6 +61,28 @@ impl Server {
         replica
     }
 
+    /// Has its clock be one that [`step_clock`](Server::step_clock) steps. It is empty afterwards.
+    pub(crate) fn with_a_clock_of_its_own(mut self) -> Server {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/clock.c");
+        let mut compile = Command::new("cc");
+        compile.args(["-shared", "-fPIC", "-o"]).arg(self.folder.join(CLOCK)).arg(source).arg("-ldl");
+        assert!(compile.status().expect("a C compiler").success(), "the clock does not compile");
+        self.step_clock(0);
+        self.kill();
+        self.restart();
+        self
+    }
+
+    /// From now on its clock is that of the machine and so many seconds.
+    pub(crate) fn step_clock(&self, seconds: i64) {
+        std::fs::write(self.folder.join(STEP), format!("{seconds:<31}")).expect("a file");
+    }
+
+    /// Its data files, while it is down.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
@@ -160,10 +182,17 @@ pub(crate) fn free_port() -> u16 {
 }
 
 const LOG: &str = "server.log";
+/// The shim of a clock that a test steps, and the file with its seconds.
+const CLOCK: &str = "clock.so";
+const STEP: &str = "clock.step";
 
 fn spawn(port: u16, folder: &Path, extra: &[String]) -> Child {
     let _ = std::fs::remove_file(folder.join(LOG));
     let mut command = Command::new(program());
+    let clock = folder.join(CLOCK);
+    if clock.exists() {
+        command.env("LD_PRELOAD", clock).env("CLOCK_STEP", folder.join(STEP));
+    }
     if extra.iter().any(|arg| arg == "--sentinel") {
         // It keeps what it knows in its configuration, and does not start without a file for it.
         let file = folder.join("sentinel.conf");
