@@ -25,7 +25,9 @@ use crate::waiting::{Listener, Locals};
 /// one key share a local queue only if they were made from clones of one client; they exclude each
 /// other in any case, through Redis. A client may be dropped before its locks and guards.
 ///
-/// After a `fork` a child process makes its own: what it inherited is inert there.
+/// After a `fork` a child process makes its own: what it inherited is inert there. Fork while no other
+/// thread is inside a call: of a thread that the child does not get, any library may leave it a mutex that
+/// is locked for ever. (Threads that sleep do no harm, be it in a `lock()` that has to wait.)
 ///
 /// ```no_run
 /// use std::sync::LazyLock;

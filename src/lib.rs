@@ -114,6 +114,7 @@ pub mod guide;
 mod keeping;
 mod lock;
 mod manager;
+mod monitor;
 mod nodes;
 mod optional;
 mod options;

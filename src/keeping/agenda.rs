@@ -12,9 +12,9 @@ use std::{
 };
 
 use log::warn;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::clock::Moment;
+use crate::monitor::Monitor;
 use crate::sync::LONGEST_SLEEP;
 
 /// When a job is due, and an id that makes it unique.
@@ -24,10 +24,9 @@ pub(crate) type Jobs<J> = BTreeMap<Slot, J>;
 pub(crate) struct Agenda<J> {
     /// What the thread is called.
     name: String,
-    /// Guards what there is to do and when the thread looks next.
-    state: Mutex<State<J>>,
-    /// With `state`: something is due before the thread would look, or the client is gone.
-    sooner: Condvar,
+    /// Guards what there is to do and when the thread looks next. It is called when something is due
+    /// before it would look, or the client is gone.
+    state: Monitor<State<J>>,
 }
 
 struct State<J> {
@@ -43,7 +42,7 @@ impl<J: Send + 'static> Agenda<J> {
         // A thread's name must not have a NUL.
         let name = name.replace('\0', " ");
         let state = State { jobs: Jobs::new(), looks: Moment::PAST, running: false, closed: false };
-        Agenda { name, state: Mutex::new(state), sooner: Condvar::new() }
+        Agenda { name, state: Monitor::new(state) }
     }
 
     /// Enters a job. The first one starts the thread, which does `work`.
@@ -52,14 +51,15 @@ impl<J: Send + 'static> Agenda<J> {
         state.jobs.insert(slot, job);
         if !state.running {
             state.running = true;
+            drop(state);
             // It may be through with all that there is, and have said so, before we are back.
-            if !MutexGuard::unlocked(&mut state, || self.start(work())) {
-                state.running = false;
+            if !self.start(work()) {
+                self.state.lock().running = false;
             }
         } else if slot.0 < state.looks {
             // Wakes `next`.
             state.looks = slot.0;
-            self.sooner.notify_one();
+            self.state.call_one();
         }
     }
 
@@ -70,13 +70,13 @@ impl<J: Send + 'static> Agenda<J> {
 
     /// Has the thread look at the agenda now.
     pub(crate) fn look(&self) {
-        self.sooner.notify_one();
+        self.state.call_one();
     }
 
     /// The client is gone: the thread ends when it has nothing left to do.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
-        self.sooner.notify_one();
+        self.state.call_one();
     }
 
     /// Waits until a job is due, and takes what `take` takes; `None` when the thread is to end.
@@ -89,7 +89,7 @@ impl<J: Send + 'static> Agenda<J> {
                     return None;
                 }
                 state.looks = Moment::NEVER;
-                self.sooner.wait(&mut state);
+                state = self.state.wait(state);
                 continue;
             };
             let now = Moment::now();
@@ -100,7 +100,7 @@ impl<J: Send + 'static> Agenda<J> {
             // A suspended machine does not count sleeps.
             let sleep = now.until(due).min(LONGEST_SLEEP);
             state.looks = now.after(sleep);
-            self.sooner.wait_for(&mut state, sleep);
+            state = self.state.wait_for(state, sleep);
         }
     }
 

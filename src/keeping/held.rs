@@ -15,12 +15,11 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Condvar, Mutex};
-
 use super::lease::{self, Renew, Terms};
 use super::lost::{Lost, LostReason, OnLost};
 use super::notifier::Notifier;
 use crate::clock::Moment;
+use crate::monitor::Monitor;
 use crate::nodes::{Key, NotAfter, Order};
 use crate::sync::LONGEST_SLEEP;
 
@@ -50,9 +49,7 @@ pub(crate) struct Held {
     /// Until when the lease is good; the bits of a `Moment`. Written under `state` only.
     valid: AtomicU64,
     /// Guards every change of the lease, so that losing, renewing and closing have an order.
-    state: Mutex<State>,
-    /// With `state`: signalled when the hold is lost.
-    ended: Condvar,
+    state: Monitor<State>,
     /// When the watchdog looks at it next; written under the agenda's mutex once it is entered.
     due: AtomicU64,
     /// Renewals in a row without an answer.
@@ -148,8 +145,7 @@ impl Held {
             taken: grant.acquired,
             passes: 0,
             valid: AtomicU64::new(valid.to_bits()),
-            state: Mutex::default(),
-            ended: Condvar::new(),
+            state: Monitor::default(),
             due: AtomicU64::new(due.to_bits()),
             failures: AtomicU32::new(0),
             bystander: place.bystander,
@@ -175,8 +171,7 @@ impl Held {
             taken: self.taken,
             passes: self.passes + 1,
             valid: AtomicU64::new(self.valid().to_bits()),
-            state: Mutex::default(),
-            ended: Condvar::new(),
+            state: Monitor::default(),
             due: AtomicU64::new(self.due().to_bits()),
             failures: AtomicU32::new(0),
             bystander: place.bystander,
@@ -244,7 +239,7 @@ impl Held {
             }
             // The watchdog signals a loss; that the lease ran out, the clock alone says.
             let wake = now.until(deadline.min(self.valid())).min(LONGEST_SLEEP);
-            self.ended.wait_for(&mut state, wake);
+            state = self.state.wait_for(state, wake);
         }
     }
 
@@ -269,7 +264,7 @@ impl Held {
             }
             state.loss = Some(loss.unwrap_or_else(|| self.how_it_expired()));
             self.valid.store(Moment::PAST.to_bits(), Release);
-            self.ended.notify_all();
+            self.state.call_all();
         }
         // Outside of our own mutex: the others have theirs.
         if let Some(bystander) = self.bystander.upgrade() {

@@ -5,11 +5,15 @@
 //! queue is full has none. One call runs at a time for an address, so that a system which hangs costs
 //! one thread, not one a caller.
 
-use std::{fmt, io, sync::Arc};
+use std::{
+    fmt, io,
+    sync::{Arc, MutexGuard},
+};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use crate::clock::Moment;
+use crate::monitor::Monitor;
 use crate::sync::LONGEST_SLEEP;
 
 #[derive(Clone, Default)]
@@ -17,10 +21,8 @@ pub(crate) struct Aside(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    /// Guards whether a call is under way.
-    busy: Mutex<bool>,
-    /// With `busy`, and with the outcome of each call: a call has ended.
-    ended: Condvar,
+    /// Is a call under way? It is called when one has ended.
+    busy: Monitor<bool>,
 }
 
 /// Marks the end of a call, however it ends.
@@ -29,7 +31,7 @@ struct Ending(Arc<Shared>);
 impl Drop for Ending {
     fn drop(&mut self) {
         *self.0.busy.lock() = false;
-        self.0.ended.notify_all();
+        self.0.busy.call_all();
     }
 }
 
@@ -42,20 +44,19 @@ impl Aside {
     ) -> io::Result<T> {
         let mut busy = self.0.busy.lock();
         while *busy {
-            self.wait(&mut busy, until)?;
+            busy = self.wait(busy, until)?;
         }
         let outcome = Arc::new(Mutex::new(None));
         let (ending, theirs) = (Ending(Arc::clone(&self.0)), Arc::clone(&outcome));
         let thread = std::thread::Builder::new().name("distlock-aside".to_owned());
         *busy = true;
-        let started = parking_lot::MutexGuard::unlocked(&mut busy, || {
-            thread.spawn(move || {
-                let _ending = ending;
-                let found = call();
-                *theirs.lock() = Some(found);
-            })
-        });
-        started?;
+        drop(busy);
+        thread.spawn(move || {
+            let _ending = ending;
+            let found = call();
+            *theirs.lock() = Some(found);
+        })?;
+        let mut busy = self.0.busy.lock();
         loop {
             if let Some(found) = outcome.lock().take() {
                 return found;
@@ -63,17 +64,16 @@ impl Aside {
             if Arc::strong_count(&outcome) == 1 {
                 return Err(io::Error::other("the call panicked"));
             }
-            self.wait(&mut busy, until)?;
+            busy = self.wait(busy, until)?;
         }
     }
 
-    fn wait(&self, busy: &mut parking_lot::MutexGuard<'_, bool>, until: Moment) -> io::Result<()> {
+    fn wait<'a>(&self, busy: MutexGuard<'a, bool>, until: Moment) -> io::Result<MutexGuard<'a, bool>> {
         let left = Moment::now().until(until);
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        self.0.ended.wait_for(busy, left.min(LONGEST_SLEEP));
-        Ok(())
+        Ok(self.0.busy.wait_for(busy, left.min(LONGEST_SLEEP)))
     }
 }
 

@@ -45,15 +45,17 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(address: Address, max_connections: u32) -> Arc<Pool> {
+        let scheduler = scheduler();
+        // All slots at once, since an empty one costs next to nothing: no check-out makes any.
         let slots = r2d2::Pool::builder()
             .max_size(max_connections)
-            .min_idle(Some(0))
             .test_on_check_out(false)
             // r2d2's reaper jobs would never leave a shared scheduler.
             .idle_timeout(None)
             .max_lifetime(None)
-            .thread_pool(scheduler())
+            .thread_pool(scheduler.jobs())
             .build_unchecked(Slots);
+        scheduler.run_due();
         Arc::new_cyclic(|own| Pool {
             address,
             slots,
@@ -122,7 +124,7 @@ impl Pool {
             return;
         }
         let own = self.own.clone();
-        scheduler().execute_after(IDLE / 2, move || {
+        scheduler().run_in(IDLE / 2, move || {
             if let Some(pool) = own.upgrade() {
                 pool.sweeping.store(false, Relaxed);
                 if pool.close_idle(IDLE) {

@@ -12,11 +12,11 @@ use std::{
 };
 
 use log::{info, warn};
-use parking_lot::{Condvar, Mutex};
 
 use super::mailbox::{Announced, Mailbox};
 use crate::clock::Moment;
 use crate::keeping::{Enrolment, Errand, Keeper, Watchdog};
+use crate::monitor::Monitor;
 use crate::nodes::{Go, Heard, Key, Message, Nodes};
 use crate::server::{Class, Failure};
 
@@ -32,10 +32,8 @@ struct Shared {
     channel: String,
     /// The process that made it: in a forked child the mutex may be held by a thread that is not there.
     pid: u32,
-    /// Guards who waits and what is known of the subscription.
-    state: Mutex<State>,
-    /// With `state`: the client is gone.
-    closing: Condvar,
+    /// Guards who waits and what is known of the subscription. It is called when the client is gone.
+    state: Monitor<State>,
 }
 
 #[derive(Default)]
@@ -82,8 +80,7 @@ impl Listener {
         let shared = Arc::new(Shared {
             channel: format!("distlock:client:{}", tokens.client()),
             pid: std::process::id(),
-            state: Mutex::default(),
-            closing: Condvar::new(),
+            state: Monitor::default(),
         });
         Listener { shared, nodes: Arc::clone(nodes), watchdog: Arc::clone(watchdog), io: *io, name: Arc::clone(name) }
     }
@@ -182,7 +179,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         if !self.shared.is_inherited() {
             self.shared.state.lock().closed = true;
-            self.shared.closing.notify_all();
+            self.shared.state.call_all();
         }
     }
 }
@@ -205,7 +202,7 @@ impl Shared {
             pause = if was_subscribed { FIRST_PAUSE } else { (2 * pause).min(LONGEST_PAUSE) };
             let mut state = self.state.lock();
             if !state.closed {
-                self.closing.wait_for(&mut state, pause);
+                state = self.state.wait_for(state, pause);
             }
             if state.closed {
                 return;

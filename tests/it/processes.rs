@@ -1,11 +1,13 @@
 //! Many processes on one key, and processes that end badly.
 
+mod forked;
+
 use std::{
     process, thread,
     time::{Duration, Instant},
 };
 
-use distlock::{DistLock, ErrorKind, LockClient, LockManager, LockOptions, Renew, TimestampLock};
+use distlock::{DistLock, ErrorKind, LockClient, LockOptions, Renew};
 use redis::Commands;
 
 use crate::support::proxy::{TRY, calls};
@@ -29,7 +31,8 @@ fn worker() {
             }
         }),
         "exit while holding" => hold(&url, || process::exit(0)),
-        "fork" => fork(&url),
+        "fork" => forked::fork(&url),
+        "fork while all sleep" => forked::fork_while_all_sleep(&url),
         "hold and look" => hold_and_look(&url),
         "lock and look" => lock_and_look(&url),
         "many locks" => crate::keeping::many_locks(&url),
@@ -166,51 +169,4 @@ fn hold_and_look(url: &str) {
     assert!(guard.wait_lost_for(Duration::from_secs(20)));
     assert!(!guard.is_valid());
     assert_eq!(guard.unlock().unwrap_err().kind(), ErrorKind::Lost);
-}
-
-#[test]
-fn what_a_forked_child_inherits_is_inert_there() {
-    let server = Server::start();
-    workers::ends_well(workers::start("fork", &server), Duration::from_secs(20));
-}
-
-fn fork(url: &str) {
-    let client = LockClient::open(url).unwrap();
-    let lock = DistLock::new(&client, "forked");
-    let guard = lock.lock().unwrap();
-    let stamps = TimestampLock::new(&client, "stamped");
-    let stamp = stamps.lock().unwrap();
-    let manager = LockManager::new();
-    manager.add("forked", &client).unwrap();
-    match fork::fork().unwrap() {
-        fork::Fork::Child => {
-            let inert = || {
-                assert!(
-                    !guard.is_valid() && guard.remaining().is_zero() && guard.wait_lost_for(Duration::from_secs(9))
-                );
-                assert_eq!(guard.extend(Duration::ZERO).unwrap_err().kind(), ErrorKind::InvalidOption);
-                assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::InvalidOption);
-                assert_eq!(lock.lock().unwrap_err().kind(), ErrorKind::InvalidOption);
-                assert_eq!(client.ping().unwrap_err().kind(), ErrorKind::InvalidOption);
-                assert_eq!(DistLock::new(&client, "other").try_lock().unwrap_err().kind(), ErrorKind::InvalidOption);
-                assert!(!stamp.is_valid() && stamp.remaining().is_zero());
-                assert_eq!(stamps.try_lock().unwrap_err().kind(), ErrorKind::InvalidOption);
-                assert_eq!(manager.client("forked").unwrap_err().kind(), ErrorKind::InvalidOption);
-                assert_eq!(manager.add("own", &client).unwrap_err().kind(), ErrorKind::InvalidOption);
-                // A client of its own works, and finds the lock taken.
-                let own = DistLock::new(&LockClient::open(url).unwrap(), "forked");
-                assert!(own.try_lock().unwrap_err().is_taken());
-            };
-            let well = std::panic::catch_unwind(std::panic::AssertUnwindSafe(inert)).is_ok();
-            drop((guard, stamp, stamps, manager, lock, client));
-            process::exit(if well { 0 } else { 1 });
-        }
-        fork::Fork::Parent(child) => {
-            assert_eq!(fork::waitpid(child).unwrap(), 0, "the child is well");
-            assert!(guard.is_valid());
-            stamp.unlock().expect("the child has released nothing");
-            assert_eq!(lock.holder().unwrap().unwrap().token, guard.token());
-            guard.unlock().unwrap();
-        }
-    }
 }

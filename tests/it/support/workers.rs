@@ -39,13 +39,23 @@ pub(crate) fn task() -> Option<(String, String)> {
     Some((std::env::var(TASK).ok()?, std::env::var(URL).ok()?))
 }
 
-/// Waits until a process ends, and well.
+/// Waits until a process ends, and well. One that does not is ended.
 #[track_caller]
-pub(crate) fn ends_well(mut child: Child, limit: Duration) {
+pub(crate) fn ends_well(child: Child, limit: Duration) {
+    let mut worker = Worker(child);
     let mut status = None;
     eventually(limit, "the worker ends", || {
-        status = child.try_wait().expect("a status");
+        status = worker.0.try_wait().expect("a status");
         status.is_some()
     });
     assert!(status.is_some_and(|status| status.success()), "{status:?}");
+}
+
+struct Worker(Child);
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
