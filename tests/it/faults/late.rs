@@ -59,7 +59,7 @@ fn an_attempt_that_arrives_just_after_its_caller_gave_up_is_taken_back() {
     assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Unreachable);
     assert_eq!(proxy.release(), 1);
     eventually(LONG, "taken by the late attempt, and then taken back", || {
-        proxy.count(calls(LEAVE)) > 0 && owner(&server).is_none()
+        proxy.answered(calls(LEAVE)) > 0 && owner(&server).is_none()
     });
     assert!(lock.try_lock().is_ok());
 }
@@ -77,7 +77,7 @@ fn an_attempt_that_arrives_when_another_has_the_lock_changes_nothing() {
     let (fence, executed) = (fence(&server), tries(&server));
     assert_eq!(proxy.release(), 1);
     eventually(LONG, "it is executed, and its final leave", || {
-        tries(&server) > executed + 1 && proxy.count(calls(LEAVE)) > 0
+        tries(&server) > executed + 1 && proxy.answered(calls(LEAVE)) > 0
     });
     assert_eq!(owner(&server).as_deref(), Some(guard.token()));
     assert_eq!(self::fence(&server), fence);
@@ -97,7 +97,7 @@ fn a_ghost_of_a_lock_that_was_released_does_not_stay() {
     let token = guard.token().to_owned();
     guard.unlock().unwrap();
     assert_eq!(proxy.release(), 1);
-    eventually(LONG, "the final leave", || proxy.count(calls(LEAVE)) > 0);
+    eventually(LONG, "the final leave", || proxy.answered(calls(LEAVE)) > 0);
     eventually(LONG, "no ghost", || owner(&server).is_none_or(|owner| owner != token));
     assert!(lock.try_lock_for(LONG).is_ok());
 }
@@ -281,7 +281,7 @@ fn a_grant_that_came_when_its_lease_was_over_is_taken_back_and_its_token_not_use
         assert_eq!(proxy.release(), 1);
         let guard = waiting.join().unwrap();
         assert_ne!(guard.token(), late);
-        eventually(LONG, "taken back", || proxy.count(calls(LEAVE)) > 0);
+        eventually(LONG, "taken back", || proxy.answered(calls(LEAVE)) > 0);
         guard.extend(Duration::ZERO).unwrap();
         assert_eq!(owner(&server).as_deref(), Some(guard.token()));
         // And it has its place among the threads of its client.
@@ -310,6 +310,6 @@ fn what_an_attempt_took_without_an_answer_is_the_next_threads() {
         assert_eq!(Some(guard.token()), took.as_deref());
         guard.unlock().unwrap();
         // Also after it: a copy of that attempt may come late.
-        eventually(LONG, "the final leave", || proxy.count(calls(LEAVE)) > 0);
+        eventually(LONG, "the final leave", || proxy.answered(calls(LEAVE)) > 0);
     });
 }

@@ -23,13 +23,13 @@ fn a_lost_reply_does_not_block_the_retry() {
     every_server_through_a_proxy(|way, proxy| {
         for fate in way.fates() {
             let lock = warm(way, proxy);
-            let leaves = proxy.count(calls(LEAVE));
+            let leaves = proxy.answered(calls(LEAVE));
             proxy.rule(Direction::Reply, fate.clone(), 1, calls(TRY));
             let guard = lock.try_lock_for(LONG).unwrap_or_else(|e| panic!("{fate:?}: {e:?}"));
             assert_eq!(way.value("k").as_deref(), Some(guard.token()), "{fate:?}");
             guard.unlock().unwrap();
             // A copy of the first attempt might have been executed late.
-            eventually(LONG, "a final leave", || proxy.count(calls(LEAVE)) > leaves);
+            eventually(LONG, "a final leave", || proxy.answered(calls(LEAVE)) > leaves);
             assert!(way.left_over().is_empty(), "{fate:?}");
         }
     });

@@ -75,6 +75,8 @@ struct Shared {
     rules: Mutex<Vec<Rule>>,
     /// Requests in the order of their arrival here, whatever became of them.
     seen: Mutex<Vec<Vec<u8>>>,
+    /// Those that the server has executed, in the order of its answers, whatever became of these.
+    answered: Mutex<Vec<Vec<u8>>>,
     held: Mutex<Vec<(Receiver, Vec<u8>)>>,
     joints: Mutex<Vec<Joint>>,
     connections: AtomicUsize,
@@ -166,6 +168,11 @@ impl Proxy {
     /// Requests of one kind that came so far.
     pub(crate) fn count(&self, matches: impl Fn(&[u8]) -> bool) -> usize {
         lock(&self.shared.seen).iter().filter(|request| matches(request)).count()
+    }
+
+    /// Requests of one kind that the server has executed so far.
+    pub(crate) fn answered(&self, matches: impl Fn(&[u8]) -> bool) -> usize {
+        lock(&self.shared.answered).iter().filter(|request| matches(request)).count()
     }
 
     /// Closes every connection, and new ones as soon as they are opened, until `refuse(false)`.

@@ -72,7 +72,13 @@ fn pass_on(
             lock(&shared.seen).push(message.clone());
             message.clone()
         }
-        Way::Reply => lock(waiting).pop_front().unwrap_or_default(),
+        Way::Reply => {
+            let request = lock(waiting).pop_front().unwrap_or_default();
+            if !message.starts_with(b"-NOSCRIPT") {
+                lock(&shared.answered).push(request.clone());
+            }
+            request
+        }
     };
     let mut rules = lock(&shared.rules);
     let fate = fate(&mut rules, way, &request);
