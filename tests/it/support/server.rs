@@ -203,7 +203,10 @@ fn spawn(port: u16, folder: &Path, extra: &[String]) -> Child {
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         .args(["--repl-diskless-sync-delay", "0"])
         .args(if is_6() { &[][..] } else { &["--enable-debug-command", "yes"] })
-        .args(["--logfile", LOG, "--dir"])
+        // Redis 6 opens it before it goes to its folder.
+        .arg("--logfile")
+        .arg(folder.join(LOG))
+        .arg("--dir")
         .arg(folder)
         .args(extra)
         .stdout(Stdio::null())
